@@ -32,45 +32,54 @@ check: format generated tidy vet staticcheck test ## everything below, as before
 format: ## code that gofumpt would change
 	@files=$$(go tool gofumpt -l .); test -z "$$files" || { printf 'gofumpt would change:\n%s\n' "$$files" >&2; exit 1; }
 
-vet: ## go vet, for this machine and for arm64
+vet: ## go vet
 	go vet ./...
-	GOARCH=arm64 go vet ./...
 
 staticcheck: ## staticcheck
 	go tool staticcheck ./...
 
 generated: ## generated documents that the code no longer says
-	@go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - || { echo 'run make generate' >&2; exit 1; }
+	@{ go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - && \
+	go run ./internal/protocol/gen python | diff -u clients/python/noused/types.py - && \
+	go run ./internal/protocol/gen typescript | diff -u clients/typescript/types.d.ts -; } || { echo 'run make generate' >&2; exit 1; }
 
 tidy: ## go.mod and go.sum that go mod tidy would change
 	go mod tidy -diff
 
-# The race detector looks at goroutines where they are: in the tests' own process. The
-# commands' tests start hundreds of daemons and clients, which it makes three times as
-# slow: of those tests, RACED are run with it, each kind of program and of trouble once,
-# and all of them without. So are some of one goroutine, or of much text, which it
-# makes ten times as slow (LONE).
-# A raced process sleeps for a second as it ends, unless it is told otherwise.
-RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|QuestionsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
-LONE = MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold
 # Tests are run, not remembered (-count=1): Go does not see the programs that they build.
+# What go vet has to say, make vet has said; nobody debugs these programs.
+TESTED   := -vet=off -ldflags='-s -w'
+TEST     := go test -count=1 -timeout 30m $(TESTED)
+PROGRAMS := $(CURDIR)/bin/tested
+# The race detector looks at goroutines where they are: in the tests' own process, and in
+# the packages that start one or hold a lock. It makes a test up to ten times as slow, and
+# the start of a program three times. The commands' tests start hundreds of those: RACED
+# are run with it, each kind of program and of trouble once. LONE have one goroutine.
+# What is run with it is not run again without.
+RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|QuestionsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
+LONE = DyingAtEveryWriteAndSync|SearchIsBounded|LongQuestionsLeaveRoom|LongSessionIsTheSameWithItsIndex|MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold
+SHARED = grep -rlE --include='*.go' --exclude='*bench_test.go' '^[[:space:]]*go (func|[[:alnum:]_.]+)\(|\.Go\(|sync\.(Map|Cond|RWMutex|Mutex|WaitGroup)|atomic\.|errgroup' internal | xargs -n1 dirname | sort -u | sed 's|^|noused/|'
 test: ## all tests, with the race detector where it tells something
-	@$(MAKE) --no-print-directory -j2 test-commands test-packages
+	@mkdir -p $(PROGRAMS)
+	@go build -buildvcs=false -ldflags='-s -w' -o $(PROGRAMS) ./cmd/noused ./cmd/nous
+	@NOUSED_TEST_PROGRAMS=$(PROGRAMS) $(MAKE) --no-print-directory -j2 test-commands test-packages
 
+# A raced process sleeps for a second as it ends, unless it is told otherwise.
+test-commands test-packages: export GORACE := atexit_sleep_ms=0
 test-commands:
-	go test -count=1 -timeout 30m ./cmd/...
-test-packages: export GORACE := atexit_sleep_ms=0
+	$(TEST) -skip '$(RACED)' ./cmd/...
+	CGO_ENABLED=1 $(TEST) -race -run '$(RACED)' ./cmd/...
 test-packages:
-	CGO_ENABLED=1 go test -count=1 -race -timeout 30m $$(go list ./... | grep -v /cmd/)
-	CGO_ENABLED=1 go test -count=1 -race -timeout 30m -run '$(RACED)' ./cmd/...
-	go test -count=1 -timeout 30m -run '$(LONE)' ./internal/runloop
+	CGO_ENABLED=1 $(TEST) -race -skip '$(LONE)' $$($(SHARED))
+	$(TEST) $$(go list ./internal/... | grep -vxFf <($(SHARED)))
+	$(TEST) -run '$(LONE)' ./internal/runloop
 
 short: ## the tests that take little, without the race detector
-	go test -short -timeout 5m ./...
+	go test -short -timeout 5m $(TESTED) ./...
 
 # They end in AsRoot (internal/testenv), and skip themselves for anybody else.
 root: ## the few tests that need root, to be run by root
-	go test -v -timeout 5m -run AsRoot $$(grep -rl --include='*_test.go' 'AsRoot(t \*testing' . | xargs -n1 dirname | sort -u)
+	go test -v -timeout 5m $(TESTED) -run AsRoot $$(grep -rl --include='*_test.go' 'AsRoot(t \*testing' . | xargs -n1 dirname | sort -u)
 
 bench: ## benchmarks of the hot paths, each beside the raw limit (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./... | awk -f scripts/ratio.awk
@@ -135,7 +144,7 @@ uninstall: ## remove what make install has put there; configuration and sessions
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
 	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 
-dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, in dist
+dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, and the clients for pip and npm, in dist
 	@scripts/dist
 
 dist-check: ## package twice, compare, and install, use and purge in clean roots what this machine can (as root: all of it)

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
@@ -47,6 +46,7 @@ type app struct {
 	found       bool
 	active      bool
 	json        bool
+	result      bool // --json=result
 	raw         bool
 	board       bool        // the screen begins with the board
 	noStart     bool        // a daemon that is not there is not started
@@ -58,7 +58,7 @@ type app struct {
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		in: stdin, out: &output{w: stdout}, err: stderr,
-		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
+		outStyle: style{plain.StyleFor(stdout)}, errStyle: style{plain.StyleFor(stderr)},
 		patience: patience, answer: 3 * patience, look: time.Second,
 	}
 	a.daemon = client.Adapt(dialer{a})
@@ -120,8 +120,8 @@ characters, or characters that reorder a line. nous removes them from texts. Com
 that have --raw print texts unchanged with it; --json writes such characters as
 \uXXXX.
 
-Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
-4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
+Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon, 4 no
+model, 130 aborted or left by Ctrl-C; nous help exit-status lists all.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -130,6 +130,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			a.completing = cmd.Name() == cobra.ShellCompRequestCmd
 			if err := cmdline.CheckEncoding(cmd, args); err != nil {
 				return err
+			}
+			if a.result && cmd.Name() != "prompt" {
+				return cmdline.Errorf("--json=result goes with prompt")
 			}
 			if err := a.chooseHosts(cmd); err != nil {
 				return err
@@ -166,7 +169,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.noStart, "no-start", false,
 		"start no daemon where none runs; also autostart = false in nous's config.toml")
-	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
+	flags.Var((*jsonFlag)(a), "json",
+		"print what the daemon says, one JSON object per line;\nprompt --json=result prints one object")
+	flags.Lookup("json").NoOptDefVal = "true"
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
 	must(root.RegisterFlagCompletionFunc("host", completer(a.hostNamesForShell)))
@@ -184,7 +189,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {
-			a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
+			a.promptCommand(), a.waitCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
 			a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(),
 			a.setApprovalModeCommand(),
 		},
@@ -195,8 +200,9 @@ func (a *app) addCommands(root *cobra.Command) {
 		},
 		"daemon": {
 			a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(),
-			a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(),
-			a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(),
+			a.statusCommand(), a.statuslineCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(),
+			a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.trustCommand(),
+			a.modelsCommand(), a.eventsCommand(), a.pruneCommand(),
 			a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand(),
 		},
 	} {
@@ -205,54 +211,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			root.AddCommand(cmd)
 		}
 	}
-	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
+	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp()})
 	root.AddCommand(manPagesCommand(root))
 	cmdline.Completion(root)
-}
-
-// query sends one command and prints its reply: as it came with --json,
-// through show otherwise.
-func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
-	show func(R),
-) error {
-	_, err := fetch(ctx, a, def, p, show)
-	return err
-}
-
-// fetch is query for those who want the reply too.
-func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
-	show func(R),
-) (R, error) {
-	var r R
-	c, err := a.dial(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer c.Close()
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	payload, err := raw(ctx, a, c, def, p)
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(payload, &r); err != nil {
-		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
-	}
-	if a.json {
-		a.printJSON(payload)
-	} else {
-		show(r)
-	}
-	return r, nil
-}
-
-// ask sends one command on a connection of its own and returns its reply.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		var r R
-		return r, err
-	}
-	defer c.Close()
-	return call(ctx, a, c, def, p)
 }

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client/approval"
-	"noused/internal/plaintext"
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -26,7 +27,9 @@ type approvalPrompt struct {
 	lines  chan string        // what was typed; nil before the first question
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
-	form   *filler            // that is being filled in, of the open question
+	form   *approval.Filler   // that is being filled in, of the open question
+
+	allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
 
 // errTyped says that a line was typed while a question is open.
@@ -37,7 +40,7 @@ func (a *app) newApprovalPrompt() *approvalPrompt {
 }
 
 // personThere tells whether somebody sees what is asked, and can answer.
-func (a *app) personThere() bool { return isTerminal(a.in) && a.errStyle.terminal }
+func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }
 
 // see takes the events that are about questions.
 func (q *approvalPrompt) see(ev protocol.Event) {
@@ -68,6 +71,13 @@ func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
 
 func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	q.open = &one
+	if q.allow != nil {
+		if !q.a.json {
+			q.a.notef("allowed (--approvals allow): %s", approval.Summary(one, plain.LineWidth))
+		}
+		q.allow(one)
+		return
+	}
 	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
 		return
 	}
@@ -76,13 +86,13 @@ func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	if here {
 		q.forget()
 	}
-	text := questionText(one)
-	if q.a.errStyle.terminal {
-		text = folded(text, widthOf(q.a.err))
+	text := approval.Text(one)
+	if q.a.errStyle.Terminal {
+		text = plain.Fold(text, plain.WidthOf(q.a.err))
 	}
 	fmt.Fprint(q.a.err, text)
-	if hides(text) {
-		q.a.notef(hidden)
+	if approval.Hides(text) {
+		q.a.notef(approval.Hidden)
 	}
 	for _, o := range one.Options {
 		q.a.notef("%s", q.a.answerLine(one, o))
@@ -103,64 +113,13 @@ func (q *approvalPrompt) resolved(ev protocol.Status) {
 		q.dangle = false
 	}
 	if !q.a.json {
-		q.a.notef("%s", resolvedText(ev))
+		q.a.notef("%s", approval.Resolution(ev))
 	}
-}
-
-// resolvedText says how a question has ended, and by whom.
-func resolvedText(ev protocol.Status) string {
-	text := string(ev.Outcome)
-	if ev.Option != "" && ev.Option != protocol.OptionDeny {
-		text += " " + ev.Option
-	}
-	program, word := approval.ResolvedBy(ev.By)
-	switch {
-	case program.PID > 0:
-		text += fmt.Sprintf(", by %s (process %d)", program.Comm, program.PID)
-	case word != "":
-		text += ", by " + word
-	}
-	return plaintext.RevealLine(text)
-}
-
-// letters are the keys of the answers.
-var letters = map[string]string{
-	"y": protocol.OptionOnce, "s": protocol.OptionSession, "a": protocol.OptionAlways,
-	"n": protocol.OptionDeny, "c": protocol.OptionCancel,
-}
-
-// optionOf is the option that a letter means for a question, "" where it is none.
-func optionOf(q protocol.Approval, letter string) string {
-	want := letters[strings.ToLower(letter)]
-	switch {
-	case want == protocol.OptionOnce:
-		want = approval.Yes(q)
-	case want == protocol.OptionDeny && approval.IsForm(q):
-		want = protocol.OptionDecline
-	}
-	for _, o := range q.Options {
-		if o.ID == want {
-			return want
-		}
-	}
-	return ""
 }
 
 // offer says what can be typed.
 func (q *approvalPrompt) offer(one protocol.Approval) {
-	var keys []string
-	for _, letter := range []string{"y", "s", "a", "n", "c"} {
-		switch option := optionOf(one, letter); option {
-		case "":
-		case protocol.OptionDeny:
-			keys = append(keys, "n [REASON] deny")
-		case protocol.OptionAccept:
-			keys = append(keys, "y fill in")
-		default:
-			keys = append(keys, letter+" "+option)
-		}
-	}
-	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the approval waits: ")
+	fmt.Fprint(q.a.err, approval.Offer(one)+", and Enter; the approval waits: ")
 	q.dangle = true
 }
 
@@ -249,7 +208,7 @@ func (q *approvalPrompt) answer(ctx context.Context, line string) {
 		return
 	}
 	letter, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
-	option := optionOf(one, letter)
+	option := approval.Typed(one, letter)
 	if option == "" || reason != "" && option != protocol.OptionDeny {
 		q.offer(one)
 		return
@@ -263,7 +222,7 @@ func (q *approvalPrompt) answer(ctx context.Context, line string) {
 
 // fill begins to have a form filled in.
 func (q *approvalPrompt) fill(ctx context.Context) {
-	f, err := newFiller(q.open.Schema)
+	f, err := approval.NewFiller(q.open.Schema)
 	if err != nil {
 		q.a.complain(err.Error())
 		q.offer(*q.open)
@@ -275,7 +234,7 @@ func (q *approvalPrompt) fill(ctx context.Context) {
 
 // field takes what was typed into the form.
 func (q *approvalPrompt) field(ctx context.Context, line string) {
-	if err := q.form.fillField(line); err != nil {
+	if err := q.form.Fill(line); err != nil {
 		q.a.complain(err.Error())
 	}
 	q.next(ctx)
@@ -283,12 +242,12 @@ func (q *approvalPrompt) field(ctx context.Context, line string) {
 
 // next asks for the next field, or sends the form where there is none.
 func (q *approvalPrompt) next(ctx context.Context) {
-	if !q.form.done() {
-		fmt.Fprint(q.a.err, q.form.prompt())
+	if !q.form.Done() {
+		fmt.Fprint(q.a.err, q.form.Prompt())
 		q.dangle = true
 		return
 	}
-	content := q.form.content()
+	content := q.form.Content()
 	q.form = nil
 	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
 }
@@ -303,4 +262,27 @@ func (q *approvalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 		q.a.complain(err.Error())
 		q.offer(*q.open)
 	}
+}
+
+// fillIn has the user fill in a form, line by line.
+func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, error) {
+	f, err := approval.NewFiller(q.Schema)
+	if err != nil {
+		return nil, err
+	}
+	a.notef("%s", approval.FormAsks(q))
+	in := bufio.NewScanner(a.in)
+	for !f.Done() {
+		fmt.Fprint(a.err, f.Prompt())
+		if !in.Scan() {
+			return nil, errors.New("the form was not filled in to its end; it still waits")
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := f.Fill(in.Text()); err != nil {
+			a.complain(err.Error())
+		}
+	}
+	return f.Content(), nil
 }

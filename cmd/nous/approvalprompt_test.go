@@ -10,20 +10,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/approval"
+	"noused/internal/client/plain"
+	"noused/internal/daemontest"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
 // asks begins a run on a terminal that asks about a command outside the sandbox.
-func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
+func asks(t *testing.T, d *daemontest.Daemon, command string) *screen {
 	t.Helper()
 	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+
 		`","outside_sandbox":true,"reason":"the sandbox says no"}`)
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command,
+	s.Wait("Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: the "+
+		"sandbox says no", "command: "+command,
 		"nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
@@ -40,19 +44,19 @@ func TestAPromptOnATerminalAsksThere(t *testing.T) {
 	s.Press("enter")
 	s.Type("y")
 	s.Press("enter")
-	s.Wait("allowed once, by nous (process ", "✓ bash")
+	s.Wait("allowed (once) by nous, process ", "✓ bash")
 	s.Exit()
 
 	s = asks(t, d, "echo two")
 	s.Type("n not on a Sunday")
 	s.Press("enter")
-	s.Wait("denied, by nous (process ", "not on a Sunday")
+	s.Wait("denied by nous, process ", "not on a Sunday")
 	s.Exit()
 
 	s = asks(t, d, "echo three")
 	s.Type("s")
 	s.Press("enter")
-	s.Wait("allowed session, by nous (process ", "✓ bash")
+	s.Wait("allowed (session) by nous, process ", "✓ bash")
 	s.Exit()
 }
 
@@ -73,7 +77,8 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.Type("y")
 	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
-	s.Wait("denied, by ", "Allow this call of bash? ask: bash outside the sandbox: again")
+	s.Wait("denied by ",
+		"Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: again")
 	s.Press("enter")
 	s.Type("n")
 	s.Press("enter")
@@ -131,7 +136,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	} {
 		full, listed, asked := shownAs(t, askedAbout(command, "r"))
 		for what, shown := range map[string]string{"in full": full, "asked": asked} {
-			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, hidden) {
+			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, approval.Hidden) {
 				t.Errorf("%s, %q is shown as %q", what, command, shown)
 			}
 		}
@@ -146,7 +151,8 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"Allow this call of bash? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: good⟨U+000A⟩ " +
+				" command: true⟨U+2028⟩x\n",
 			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {
@@ -179,10 +185,10 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		Kind: protocol.ApprovalTool, ToolName: "write",
 		Arguments: []byte(`{"content":"x","path":"a/b"}`),
 	}
-	if got := asksFor(path, lineWidth); got != "write a/b" {
+	if got := approval.Summary(path, plain.LineWidth); got != "write a/b" {
 		t.Errorf("of a file: %q", got)
 	}
-	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
+	if got := plain.Fold("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
 		"  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
 		t.Errorf("folded: %q", got)
 	}
@@ -198,14 +204,16 @@ func FuzzQuestions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, other string, width int) {
 		one, other = strings.ToValidUTF8(one, "\u202e"), strings.ToValidUTF8(other, "\u202e")
 		width = 12 + max(width, 0)%200
-		x, y := folded(questionText(askedAbout(one, "r")), width), folded(questionText(askedAbout(other, "r")), width)
+		x := plain.Fold(approval.Text(askedAbout(one, "r")), width)
+		y := plain.Fold(approval.Text(askedAbout(other, "r")), width)
 		if (x == y) != (one == other) {
 			t.Errorf("%q and %q are shown as %q and %q", one, other, x, y)
 		}
-		if x, y := whyAsked(askedAbout("c", one)), whyAsked(askedAbout("c", other)); (x == y) != (one == other) {
-			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, x, y)
+		p, q := approval.WhyAsked(askedAbout("c", one)), approval.WhyAsked(askedAbout("c", other))
+		if (p == q) != (one == other) {
+			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, p, q)
 		}
-		head, _, _ := strings.Cut(folded(questionText(askedAbout("c", "r")), width), "  command: c")
+		head, _, _ := strings.Cut(plain.Fold(approval.Text(askedAbout("c", "r")), width), "  command: c")
 		for line := range strings.Lines(strings.TrimPrefix(x, head)) {
 			if !strings.HasPrefix(line, "  ") || plaintext.Clean(line) != line {
 				t.Errorf("%q has the line %q", one, line)
@@ -225,20 +233,20 @@ func TestEventsOfQuestions(t *testing.T) {
 			Code:     protocol.StatusApprovalRequested,
 			Approval: &asked,
 		},
-		"approval_resolved: apr-1 allowed session, by nous (process 7)": {
+		"approval_resolved: apr-1 allowed (session) by nous, process 7": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeAllowed, Option: "session", By: protocol.ByProcess(7, "nous"),
 		},
-		"approval_resolved: apr-1 denied, by timeout": {
+		"approval_resolved: apr-1 denied: nobody answered in time": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeDenied, By: protocol.ByWord(protocol.ByTimeout),
 		},
-		"approval_resolved: apr-1 withdrawn, by a hand that is not known": {
+		"approval_resolved: apr-1 withdrawn: a hand that is not known": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known"),
 		},
 	} {
-		if got := describeEvent(ev); got != want {
+		if got := plain.Event(ev); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -257,7 +265,7 @@ func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 	s.Wait("nous deny apr-")
 	askDaemon(t, d.Socket, protocol.Approve,
 		protocol.ApproveParams{ApprovalID: state(t, d.Socket).PendingApprovals[0].ApprovalID, Option: "once"})
-	s.Wait("allowed once, by ", "status 0")
+	s.Wait("allowed (once) by ", "status 0")
 	s.Exit()
 }
 
@@ -293,11 +301,11 @@ func TestAFormOnATerminal(t *testing.T) {
 		s.Press("enter")
 		s.Wait(step[1])
 	}
-	s.Wait("allowed accept, by nous (process ")
+	s.Wait("allowed (accept) by nous, process ")
 	s.Exit()
 	s = prompt()
 	s.Type("n")
 	s.Press("enter")
-	s.Wait("denied decline, by nous (process ", `"action":"decline"`)
+	s.Wait("denied (decline) by nous, process ", `"action":"decline"`)
 	s.Exit()
 }

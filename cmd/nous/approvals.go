@@ -15,8 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -152,7 +155,6 @@ the model reads the reason. A run that has reached a limit ends.`,
 }
 
 func (a *app) setApprovalModeCommand() *cobra.Command {
-	modes := []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
 	return &cobra.Command{
 		Use:   "set-approval-mode ask|auto|deny",
 		Short: "Ask, allow or deny approvals in a session",
@@ -161,19 +163,19 @@ person, auto allows each one, deny denies each one. auto never lifts what a rule
 denies, nor a limit.`,
 		Example:   "  nous set-approval-mode deny",
 		Args:      cmdline.Wants(1, 1, "ask, auto or deny"),
-		ValidArgs: modes,
+		ValidArgs: actions.ApprovalModes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(modes, args[0]) {
+			if !slices.Contains(actions.ApprovalModes, args[0]) {
 				return cmdline.Errorf("%s: want ask, auto or deny", args[0])
 			}
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
 			}
-			p := protocol.SetApprovalModeParams{Scope: scope, Mode: protocol.ApprovalMode(args[0])}
-			return query(cmd.Context(), a, protocol.SetApprovalMode, p, func(r protocol.ApprovalModeAccepted) {
-				a.println(string(r.Mode))
-			})
+			_, err = act(a, func(c client.Sender) (protocol.ApprovalModeAccepted, error) {
+				return actions.SetApprovalMode(cmd.Context(), c, scope, args[0])
+			}, func(r protocol.ApprovalModeAccepted) { a.println(string(r.Mode)) })
+			return err
 		},
 	}
 }
@@ -225,15 +227,8 @@ func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
 // questionsIn are those in the state of a session, "" the active one. Its own is
 // there in full.
 func (a *app) questionsIn(ctx context.Context, session string) (q questions, err error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return q, err
-	}
-	defer c.Close()
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}}
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	payload, err := raw(ctx, a, c, protocol.GetState, p)
+	payload, err := client.Raw(ctx, a.daemonSender(), protocol.GetState, p)
 	if err != nil {
 		return q, err
 	}
@@ -330,9 +325,9 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 			return err
 		}
 	}
-	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) {
-		a.println(allowedText(one, p.Option, r.Outcome))
-	})
+	_, err = act(a, func(c client.Sender) (protocol.ApproveAccepted, error) { return actions.Answer(ctx, c, p) },
+		func(r protocol.ApproveAccepted) { a.println(approval.AllowedText(one, p.Option, r.Outcome)) })
+	return err
 }
 
 // questionToAnswer is the question that an id, or the beginning of one, means: of the
@@ -423,34 +418,6 @@ func (a *app) wholeApproval(ctx context.Context, id string) string {
 	return id
 }
 
-// allowedText says what an answer does, and for session and always verbatim what
-// it allows from now on.
-func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOutcome) string {
-	pattern := ""
-	for _, o := range q.Options {
-		if o.ID == option {
-			pattern = o.Pattern
-		}
-	}
-	pattern = plaintext.RevealLine(pattern)
-	what := asksFor(q, 1<<20)
-	switch {
-	case what == "":
-		return string(outcome)
-	case outcome != protocol.OutcomeAllowed:
-		return string(outcome) + ": " + what
-	case option == protocol.OptionSession:
-		return "allowed in this session: " + pattern
-	case option == protocol.OptionAlways:
-		return "allowed always, as a rule in rules.toml: " + pattern
-	case option == protocol.OptionContinue:
-		return "the run goes on: " + what
-	case option == protocol.OptionAccept:
-		return "filled in: " + what
-	}
-	return "allowed " + option + ": " + what
-}
-
 func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return completions(nil, nil)
@@ -458,7 +425,7 @@ func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string
 	q, err := a.questionsNow(cmd.Context())
 	var words []string
 	for _, one := range q.of(a.session).list {
-		words = append(words, one.ApprovalID+"\t"+asksFor(one, 40))
+		words = append(words, one.ApprovalID+"\t"+approval.Summary(one, 40))
 	}
 	return completions(words, err)
 }
@@ -509,8 +476,10 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 	switch mode := protocol.ApprovalMode(flag); {
 	case mode == protocol.ApprovalsAsk, mode == protocol.ApprovalsDeny:
 		return mode, nil
+	case flag == allowAll:
+		return protocol.ApprovalsAsk, nil
 	case flag != "":
-		return "", cmdline.Errorf("--approvals %s: want ask or deny", flag)
+		return "", cmdline.Errorf("--approvals %s: want allow, ask or deny", flag)
 	case a.personThere():
 		return "", nil
 	}
@@ -525,4 +494,87 @@ func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 		err = client.AsksApprovals(state)
 	}
 	return err
+}
+
+// What a question looks like.
+
+// printQuestions lists questions, each in a few lines, or as they are on the wire.
+func (a *app) printQuestions(q questions, now time.Time) {
+	switch {
+	case q.incomplete:
+		defer a.notef(incomplete + ": list them again")
+	case len(q.list) == 0 && !a.json:
+		a.notef("no approval waits")
+	}
+	if a.json {
+		for _, raw := range q.raw {
+			a.printJSON(raw)
+		}
+		return
+	}
+	for i, one := range q.list {
+		if i > 0 {
+			a.println("")
+		}
+		a.printWaiting("", one, q.sessions[one.SessionID], now)
+	}
+}
+
+// printWaiting prints a question of a list; where is the host that it is of, or "".
+func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
+	a.printSpans(plain.Span{Text: plain.Cell(where)}, plain.Span{Text: plain.Cell(one.ApprovalID), Look: plain.Bold},
+		plain.Span{Text: "  " + format.Age(one.CreatedAt, now), Look: plain.Dim})
+	a.println("  " + strings.Join(slices.DeleteFunc([]string{
+		one.SessionID, plain.OneLine(s.Title, 40),
+		plaintext.RevealLine(one.Workdir),
+	}, empty), "  "))
+	a.println(a.fold("  " + approval.Summary(one, plain.LineWidth)))
+	a.printSpans(plain.Span{Text: a.fold("  " + approval.WhyAsked(one)), Look: plain.Dim})
+	a.printSpans(plain.Span{Text: a.fold("  " + approval.OptionIDs(one)), Look: plain.Dim})
+}
+
+func empty(text string) bool { return text == "" }
+
+// fold is folded for standard output, where that is a terminal.
+func (a *app) fold(text string) string {
+	if !a.outStyle.Terminal {
+		return text
+	}
+	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.w)), "\n")
+}
+
+// printQuestion prints a question in full.
+func (a *app) printQuestion(q protocol.Approval, now time.Time) {
+	text := approval.Text(q)
+	a.printPairs([][2]string{
+		{"id", plain.Cell(q.ApprovalID)},
+		{"session", plain.Cell(q.SessionID)},
+		{"folder", plaintext.RevealLine(q.Workdir)},
+		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + format.Age(q.CreatedAt, now)},
+	})
+	a.println(a.fold(strings.TrimSuffix(text, "\n")))
+	if approval.Hides(text) {
+		a.notef(approval.Hidden)
+	}
+	for _, o := range q.Options {
+		a.println(a.answerLine(q, o))
+	}
+}
+
+// answerLine is the command that gives an answer, and what it allows.
+func (a *app) answerLine(q protocol.Approval, o protocol.ApprovalOption) string {
+	nous := "nous" + a.flags()
+	text := nous + " approve " + q.ApprovalID
+	switch {
+	case o.ID == protocol.OptionCancel:
+		text += " " + o.ID
+	case o.Decision == protocol.DecisionDeny:
+		text = nous + " deny " + q.ApprovalID
+	case o.ID != approval.Yes(q):
+		text += " " + o.ID
+	}
+	if o.Pattern != "" {
+		text += "    # " + plaintext.RevealLine(o.Pattern)
+	}
+	return text
 }

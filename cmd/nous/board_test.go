@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -105,7 +106,7 @@ func titles(out string) (all string) {
 // crowded is a daemon with a thousand sessions, and a nous in a terminal of 120
 // by 40.
 func crowded(b *testing.B) *tuitest.Terminal {
-	d := tuitest.NewDaemon(b, program(b, "noused"), "")
+	d := daemontest.New(b, program(b, "noused"), "")
 	d.Start()
 	c, err := client.Dial(b.Context(), d.Socket)
 	if err != nil {
@@ -147,7 +148,7 @@ func BenchmarkIdle(b *testing.B) {
 	share := func(b *testing.B) {
 		before := cpuOf(b, s.PID())
 		for b.Loop() {
-			time.Sleep(wall)
+			time.Sleep(wall) // it is measured what happens meanwhile
 		}
 		b.ReportMetric(100*(cpuOf(b, s.PID())-before).Seconds()/(float64(b.N)*wall.Seconds()), "%core")
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"noused/internal/tui/tuitest"
+	"noused/internal/daemontest"
 )
 
 // dialOnly is a program that asks a daemon on a socket for a pong, and no more.
@@ -39,7 +39,7 @@ func BenchmarkCommand(b *testing.B) {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	raw := takes{dial, d.Dir, d.Env()}
 	nous := takes{program(b, "nous"), d.Dir, d.Env()}
 	for _, args := range [][]string{{"ping"}, {"prompt", "hello"}} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -33,7 +34,7 @@ func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string,
 	var words []string
 	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
 	for _, s := range reply.Sessions {
-		words = append(words, s.SessionID+"\t"+oneLine(s.Title, 40))
+		words = append(words, s.SessionID+"\t"+plain.OneLine(s.Title, 40))
 	}
 	return completions(words, err)
 }
@@ -46,7 +47,7 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 	var words []string
 	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 	for _, t := range reply.Tools {
-		words = append(words, t.Name+"\t"+oneLine(t.Description, 40))
+		words = append(words, t.Name+"\t"+plain.OneLine(t.Description, 40))
 	}
 	return completions(words, err)
 }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
-	"noused/internal/format"
-	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -123,94 +126,142 @@ func (a *app) printLine(line follow.Line) error {
 func (a *app) printLineOf(host string, line follow.Line) {
 	detail, where := "", protocol.Ref{}
 	if line.Err != nil {
-		detail = oneLine(string(line.Payload), lineWidth)
+		detail = plain.OneLine(string(line.Payload), plain.LineWidth)
 	} else {
-		detail, where = describeEvent(line.Event.Event), line.Where()
+		detail, where = plain.Event(line.Event.Event), line.Where()
 	}
-	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
-	a.printSpans(span{host + head, asDim},
-		span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
+	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"),
+		plain.Tail(plain.Cell(where.RunID)))
+	a.printSpans(plain.Span{Text: host + head, Look: plain.Dim},
+		plain.Span{Text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, plain.Cell(detail)), " ")})
 }
 
-// tail is the end of an id, which differs where its beginning, a time, does not.
-func tail(id string) string {
-	const n = 8
-	if len(id) <= n {
-		return id
-	}
-	return id[len(id)-n:]
+// feed is a stream of the daemon's events that gives up after a while without a
+// daemon, and reports its connection on standard error.
+type feed struct {
+	a      *app
+	events *follow.Stream
+	first  follow.Connected
 }
 
-// describeEvent is an event's payload in one line.
-func describeEvent(ev protocol.Event) string {
-	switch ev := ev.(type) {
-	case protocol.AgentStart:
-		return "session " + ev.SessionID
-	case protocol.AgentEnd:
-		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
-		if ev.Error != nil {
-			text += ": " + oneLine(describeError(ev.Error.Code, ev.Error.Message, ""), lineWidth)
+// subscribe listens to a daemon. It fails where none listens.
+func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams) (*feed, error) {
+	f := &feed{a: a, events: follow.NewStream(a.dialer(), follow.Options{Filter: p, Answer: a.answer})}
+	h, err := f.events.Next(ctx)
+	switch h := h.(type) {
+	case follow.Connected:
+		f.first = h
+	case follow.Disconnected:
+		if err = h.Err; !errors.Is(err, client.ErrLost) || errors.As(err, new(*client.ForeignError)) {
+			break
 		}
-		return text
-	case protocol.TurnStart:
-		return "turn " + ev.TurnID + ": " + wordFor(ev.Kind)
-	case protocol.TurnEnd:
-		return "turn " + ev.TurnID + ": " + string(ev.StopReason)
-	case protocol.MessageStart:
-		return strings.TrimSpace(ev.Role + " " + oneLine(ev.Text, lineWidth))
-	case protocol.MessageUpdate:
-		if ev.ThinkingDelta != "" {
-			return "thinking " + quoted(ev.ThinkingDelta)
+		var again follow.Update // the daemon may be starting anew
+		if again, err = f.await(ctx, h.Err); err == nil {
+			f.first = again.(follow.Connected)
 		}
-		return quoted(ev.Delta)
-	case protocol.MessageEnd:
-		text := ev.Role
-		if n := len(ev.ToolCalls); n > 0 {
-			text += ", " + format.Count(n, "tool call")
+	}
+	return f, err
+}
+
+// next is the next Line or Gap, or the Connected after a loss. ErrLost or a
+// *client.NoDaemonError says that the daemon did not come back, errLook that
+// nothing has happened for a while: 0 is for ever.
+func (f *feed) next(ctx context.Context, look time.Duration) (follow.Update, error) {
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if look > 0 {
+		bounded, cancel = context.WithTimeoutCause(ctx, look, errLook)
+	}
+	defer cancel()
+	h, err := f.events.Next(bounded)
+	switch h := h.(type) {
+	case follow.Disconnected:
+		return f.await(ctx, h.Err)
+	case follow.Connected: // after a wait that was cut short
+		f.announce(h)
+	}
+	return h, err
+}
+
+// reconnect gives the connection up for a reason and makes another one.
+func (f *feed) reconnect(ctx context.Context, why error) (follow.Update, error) {
+	f.events.Close()
+	return f.await(ctx, why)
+}
+
+// await tries to come back for as long as the app is patient.
+func (f *feed) await(ctx context.Context, why error) (follow.Update, error) {
+	f.a.notef("connection to the daemon lost; trying again for %s", f.a.patience)
+	limited, cancel := context.WithTimeout(ctx, f.a.patience)
+	defer cancel()
+	for {
+		h, err := f.events.Next(limited)
+		var refused *protocol.Error
+		switch h := h.(type) {
+		case follow.Connected:
+			f.announce(h)
+			return h, nil
+		case follow.Disconnected:
+			why = h.Err
 		}
-		return text + " " + oneLine(ev.Text, lineWidth)
-	case protocol.ToolStart:
-		return callHead(ev)
-	case protocol.ToolUpdate:
-		return ev.ToolName + " " + oneLine(ev.Delta, lineWidth)
-	case protocol.ToolEnd:
-		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, oneLine(ev.Result, lineWidth))
-	case protocol.Status:
+		var gone *client.NoDaemonError
 		switch {
-		case ev.Approval != nil:
-			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + asksFor(*ev.Approval, lineWidth)
-		case ev.Code == protocol.StatusApprovalResolved:
-			return string(ev.Code) + ": " + ev.ApprovalID + " " + resolvedText(ev)
+		case errors.As(why, &refused):
+			return nil, why
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.As(why, &gone):
+			return nil, why
+		default:
+			return nil, fmt.Errorf("%w, not back after %s", client.ErrLost, f.a.patience)
 		}
-		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
-	case protocol.Warning:
-		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
-	case protocol.ErrorEvent:
-		return oneLine(describeError(ev.Code, ev.Message, ev.Cause), lineWidth)
-	default:
-		return ""
 	}
 }
 
-// callHead is a call in one line, or the beginning of it.
-func callHead(ev protocol.ToolStart) string {
-	shown, left := plaintext.RevealHead(ev.ToolName+" "+string(ev.Arguments), lineWidth)
-	if left > 0 {
-		shown += fmt.Sprintf(" … %d bytes more", left)
-	}
-	return shown
-}
-
-func outcome(ev protocol.ToolEnd) string {
+func (f *feed) announce(c follow.Connected) {
 	switch {
-	case ev.Skipped:
-		return "skipped"
-	case ev.OK:
-		return "ok"
+	case c.Lacks != nil:
+		f.a.notef("connected again; what happened meanwhile is not known: %v", c.Lacks)
+	case c.Restarted:
+		f.a.notef("connected again: the daemon was restarted")
+	case c.Gap:
+		f.a.notef("connected again: the events up to %d are gone", c.After)
 	default:
-		return "failed"
+		f.a.notef("connected again")
 	}
 }
 
-// quoted keeps a delta's spaces and line breaks visible.
-func quoted(text string) string { return fmt.Sprintf("%.100q", text) }
+// interrupts are two contexts: the first Ctrl-C ends soft, the second hard.
+type interrupts struct {
+	soft, hard context.Context
+	stop       func()
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// watchInterrupts takes over Ctrl-C until stop is called.
+func watchInterrupts(ctx context.Context) interrupts {
+	hard, cutHard := context.WithCancelCause(ctx)
+	soft, cutSoft := context.WithCancelCause(hard)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt)
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, cut := range []context.CancelCauseFunc{cutSoft, cutHard} {
+			select {
+			case <-signals:
+				cut(errInterrupted)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return interrupts{soft, hard, func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
+		cutHard(nil)
+	}}
+}

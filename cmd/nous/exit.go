@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -14,35 +15,90 @@ import (
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/start"
+	"noused/internal/tui/cell"
 )
 
-// The exit statuses, as `nous help exit-status` tells them.
+// The exit statuses, as `nous help exit-status` and docs/scripts.md tell them.
 const (
 	exitOK       = 0
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNoDaemon = 3
 	exitNoModel  = 4
+	exitSpent    = 5
+	exitDenied   = 6
+	exitUnfit    = 7
+	exitWaits    = 8
 	exitAborted  = 130
 	exitLeft     = 130
 )
 
-const exitHelp = `nous exits with
+// exitTable is what each of them means, line by line.
+var exitTable = []struct {
+	status int
+	means  string
+}{
+	{exitOK, "the command was done; for prompt: the run was completed"},
+	{exitFailed, "the daemon refused the command, the run ended in error, the tool operation failed, search found " +
+		"nothing, or the output could not be written"},
+	{exitUsage, "the command line is wrong, or a file that it names"},
+	{exitNoDaemon, "no daemon answers (within half a minute), or it went away and did not come back in time"},
+	{exitNoModel, "no model is chosen, or its key is missing or refused: nous setup"},
+	{exitSpent, "--max-cost, --max-turns or --timeout, or a limit of config.toml, ended the run"},
+	{exitDenied, "the run was completed, and a call of it was denied; the answer says so"},
+	{exitUnfit, "the answer does not fit --output-schema; standard output is empty, the last answer on standard error"},
+	{exitWaits, "for wait: a session waits for an approval"},
+	{exitAborted, "the run was aborted, by Ctrl-C here or by anybody else; or Ctrl-C left it"},
+}
 
-    0  the command was done; for prompt: the run was completed
-    1  the daemon refused the command, the run ended in error, the tool
-       operation failed, search found nothing, or the output could not be
-       written
-    2  the command line is wrong
-    3  no daemon answers (within half a minute), or it went away and did not
-       come back in time
-    4  no model is chosen, or its key is missing or refused: nous setup
-  130  the run was aborted, by Ctrl-C here or by anybody else; or a second Ctrl-C
-       did not wait for its end
+// exitHelp is what nous help exit-status says.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("nous exits with\n\n")
+	for _, row := range exitTable {
+		lead := fmt.Sprintf("%5d  ", row.status)
+		for line := range slices.Values(cell.Wrap(row.means, 72)) {
+			b.WriteString(lead + line + "\n")
+			lead = strings.Repeat(" ", len(lead))
+		}
+	}
+	b.WriteString("\nA reader that closes the output early (nous prompt … | head) ends nous as it\n" +
+		"ends any command; the run goes on in the daemon.\n")
+	return b.String()
+}
 
-A reader that closes the output early (nous prompt … | head) ends nous as it
-ends any command; the run goes on in the daemon.
-`
+// exitOfRun turns a run's end into an exit; denied: a call was.
+func exitOfRun(end protocol.AgentEnd, denied bool) error {
+	switch {
+	case end.StopReason == protocol.StopAborted:
+		return &quietExit{exitAborted}
+	case end.StopReason == protocol.StopError && end.Error != nil:
+		return &quietExit{exitOfCode(end.Error.Code)}
+	case end.StopReason == protocol.StopError:
+		return &quietExit{exitFailed}
+	case denied:
+		return &quietExit{exitDenied}
+	}
+	return nil
+}
+
+// exitOfCode is the exit status of a run that ended in error.
+func exitOfCode(code protocol.Code) int {
+	switch code {
+	case protocol.KeyRefused:
+		return exitNoModel
+	case protocol.OverBudget, protocol.StepLimit:
+		return exitSpent
+	case protocol.AnswerUnfit:
+		return exitUnfit
+	}
+	return exitFailed
+}
+
+// isDenied reports a call that was not made as a rule, a person or nobody allowed it.
+func isDenied(ev protocol.ToolEnd) bool {
+	return ev.Error != nil && (ev.Error.Code == "denied" || ev.Error.Code == "forbidden")
+}
 
 // whatNext says what can be done about a command that was refused; "" where
 // the refusal says all there is.
@@ -145,7 +201,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 
 // reportRefusal is report for what the daemon itself says, which err wraps.
 func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error) int {
-	if a.json {
+	if a.json && !a.result {
 		if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
 			a.printJSON(line)
 		}
@@ -163,8 +219,11 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 	if next != "" {
 		a.notef("%s", next)
 	}
-	if wire.Reason() == protocol.NoModel {
+	switch code, _, _ := strings.Cut(wire.Message, ":"); {
+	case wire.Reason() == protocol.NoModel, errors.As(err, new(*modelError)):
 		return exitNoModel
+	case wire.Code == protocol.ProviderError: // of a run that somebody waited for
+		return exitOfCode(protocol.Code(code))
 	}
 	return exitFailed
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"flag"
 	"os"
 	"path/filepath"
@@ -13,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"noused/internal/client/export"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -28,7 +32,7 @@ func entryOf(t *testing.T, v any) jsontext.Value {
 }
 
 // hostile is a conversation in which everybody tries to get out of the text.
-func hostile(t *testing.T) *document {
+func hostile(t *testing.T) *export.Document {
 	at := time.Date(2026, 2, 12, 1, 2, 3, 0, time.FixedZone("", 3600))
 	yes, no := true, false
 	usage := &protocol.Usage{InputTokens: 12, OutputTokens: 34, CachedTokens: 5}
@@ -40,7 +44,7 @@ func hostile(t *testing.T) *document {
 		at = at.Add(time.Second)
 		return entryOf(t, m)
 	}
-	return &document{
+	return &export.Document{
 		SessionID: "ses-1", LeafID: "m8", Title: "A *title* <script>alert(1)</script> with `ticks`", Usage: *usage,
 		Assets: []protocol.AssetInfo{{
 			AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/`a` b.png",
@@ -79,25 +83,25 @@ func hostile(t *testing.T) *document {
 			message("m7", "run-1", "assistant", "", func(m *protocol.Message) { m.StopReason = "aborted" }),
 			message("m8", "run-2", "user", "last", nil),
 		},
-		branches: branches{
-			tree: protocol.Tree{LeafID: "m8", Nodes: []protocol.Node{
+		Branches: export.Branches{
+			Tree: protocol.Tree{LeafID: "m8", Nodes: []protocol.Node{
 				{ID: "m1", Role: "user", Snippet: "</ul><script>alert(\"tree\")</script>\x1b[2J"},
 				{ID: "m8", ParentID: "m1", Role: "user", Snippet: "last"},
 				{ID: "\"><b>m9", ParentID: "m1", Role: "user", Snippet: "aside"},
 			}},
-			side: []sideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
+			Side: []export.SideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
 				message("\"><b>m9", "run-3", "user", "aside </details><script>alert(\"branch\")</script>", nil),
 				message("m10", "run-3", "tool", strings.Repeat("</details><b>long</b>\n", 10), func(m *protocol.Message) {
 					m.ToolName = "ls"
 				}),
 			}}},
-			left: 2,
+			Left: 2,
 		},
 	}
 }
 
 func TestExportedDocuments(t *testing.T) {
-	for name, doc := range map[string]*document{
+	for name, doc := range map[string]*export.Document{
 		"hostile": hostile(t),
 		"empty":   {SessionID: "ses-2", Assets: []protocol.AssetInfo{}, Messages: []jsontext.Value{}},
 	} {
@@ -127,19 +131,25 @@ func TestExportedDocuments(t *testing.T) {
 func TestExportsLetNothingOut(t *testing.T) {
 	doc := hostile(t)
 	var page, markdown bytes.Buffer
-	if err := writeHTML(&page, doc); err != nil {
+	if err := exporters["html"](&page, doc); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeMarkdown(&markdown, doc); err != nil {
+	if err := exporters["md"](&markdown, doc); err != nil {
 		t.Fatal(err)
 	}
+	script, err := os.ReadFile("../../internal/client/export/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(script)
+	hash := "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 	// One script is ours; a browser runs none that is another.
 	shown, ours, ok := strings.Cut(page.String(), "<script>")
 	code, rest, _ := strings.Cut(ours, "</script>")
-	if shown += rest; !ok || code != pageScript {
+	if shown += rest; !ok || code != string(script) {
 		t.Errorf("got the script %q, want the page's own", code)
 	}
-	if want := "script-src '" + strings.ReplaceAll(scriptHash(), "+", "&#43;") + "';"; !strings.Contains(shown, want) {
+	if want := "script-src '" + strings.ReplaceAll(hash, "+", "&#43;") + "';"; !strings.Contains(shown, want) {
 		t.Errorf("the policy does not have %s", want)
 	}
 	for _, tag := range []string{"<script", "</script", "<b>", "src=", "href=\"javascript", "href=\"data", "url("} {
@@ -148,7 +158,7 @@ func TestExportsLetNothingOut(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"page": page.String(), "markdown": markdown.String()} {
-		if got := printable(text); got != text {
+		if got := plaintext.Text(text); got != text {
 			t.Errorf("%s: control characters or bad UTF-8 are left: %s", name, cmp.Diff(got, text))
 		}
 	}
@@ -160,23 +170,5 @@ func TestExportsLetNothingOut(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"## Turn 1: prompt", "## Turn 2: follow-up", "## Turn 3: prompt"}, turns); diff != "" {
 		t.Errorf("turns (-want +got):\n%s", diff)
-	}
-}
-
-func TestFencesAreLongerThanWhatTheyHold(t *testing.T) {
-	for text, want := range map[string]string{
-		"":          "```\n\n```",
-		"a `b` c":   "```\na `b` c\n```",
-		"```":       "````\n```\n````",
-		"x ````` y": "``````\nx ````` y\n``````",
-	} {
-		if got := fenced("", text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-	for text, want := range map[string]string{"a": "`a`", "`a": "`` `a ``", "a``b": "```a``b```", "a\nb": "`a b`"} {
-		if got := code(text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
 	}
 }

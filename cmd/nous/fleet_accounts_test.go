@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"noused/internal/daemontest"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/testenv"
-	"noused/internal/tui/tuitest"
 )
 
 // member is a person's machine: nous, and the key of theirs.
-func member(t *testing.T, s *fleettest.Server, key fleettest.Key) *tuitest.Daemon {
+func member(t *testing.T, s *fleettest.Server, key fleettest.Key) *daemontest.Daemon {
 	t.Helper()
 	d := newDaemon(t, "")
 	d.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\nnkey = %q\n", s.URL(), key.Path))
@@ -33,19 +32,14 @@ func TestATeamsJobs(t *testing.T) {
 	joined("box", "A_BOX")
 	joined("tower", "B_BOX")
 	alice, bob := member(t, s, keys["ALICE"]), member(t, s, keys["BOB"])
-	for who, name := range map[*tuitest.Daemon]string{alice: "box", bob: "tower"} { // until they take jobs
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for who, name := range map[*daemontest.Daemon]string{alice: "box", bob: "tower"} { // until they take jobs
+		testenv.Until(t, name+" takes jobs", func() bool {
 			got := ran(t, who, "fleet", "submit", "--id", "first", "--wait", "said", "on", name)
-			if got.status == exitOK && got.out == "said on "+name+"\n" {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %+v", name, got)
-			}
-		}
+			return got.status == exitOK && got.out == "said on "+name+"\n"
+		})
 	}
 	for _, tc := range []struct {
-		who    *tuitest.Daemon
+		who    *daemontest.Daemon
 		args   string
 		status int
 		want   string
@@ -66,7 +60,8 @@ func TestATeamsJobs(t *testing.T) {
 			t.Errorf("nous fleet %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out,
 				got.errout)
 		}
-		if tc.args == "jobs" && strings.Contains(got.out, map[*tuitest.Daemon]string{alice: "tower ", bob: "box"}[tc.who]) {
+		others := map[*daemontest.Daemon]string{alice: "tower ", bob: "box"}
+		if tc.args == "jobs" && strings.Contains(got.out, others[tc.who]) {
 			t.Errorf("the other team's jobs are listed:\n%s", got.out)
 		}
 	}

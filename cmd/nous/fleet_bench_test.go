@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -67,7 +68,7 @@ func BenchmarkFleetBoard(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, line := range board.lines(50) {
-			_ = board.a.outStyle.paint(line.look, oneWide(line.text, 200))
+			_ = board.a.outStyle.Paint(line.Look, plain.CutLine(line.Text, 200))
 		}
 	}
 }

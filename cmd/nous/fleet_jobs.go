@@ -3,17 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/jobs"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
@@ -26,8 +29,8 @@ const (
 	// cancelPatience is how long a host may take to end the run of a cancelled job.
 	cancelPatience = 10 * time.Second
 	maxListed      = 1000 // jobs that wait, and ends, that are listed
-	maxWord        = 128  // of an id or a name, which others have written
-	maxReason      = 2000 // of why a job has failed
+
+	maxReason = 2000 // of why a job has failed
 )
 
 func (a *app) fleetSubmitCommand() *cobra.Command {
@@ -67,7 +70,7 @@ With --id, submitting the same id again does nothing: there is one job.`,
 			if j.Prompt, err = a.readText(args); err != nil {
 				return err
 			}
-			j.Approvals, j.ID = protocol.ApprovalsDeny, cmp.Or(j.ID, newJobID())
+			j.Approvals, j.ID = protocol.ApprovalsDeny, cmp.Or(j.ID, jobs.NewID())
 			if err := j.Check(); err != nil {
 				return cmdline.Errorf("%v", err)
 			}
@@ -83,8 +86,6 @@ With --id, submitting the same id again does nothing: there is one job.`,
 	a.rawFlag(cmd)
 	return cmd
 }
-
-func newJobID() string { return "j-" + strings.ToLower(rand.Text()[:16]) }
 
 func labelsOf(given []string) (map[string]string, error) {
 	labels := map[string]string{}
@@ -149,8 +150,8 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 	if again {
 		how := ""
 		if e, over, err := l.jobs.End(ctx, j.ID); err == nil && over {
-			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", oneLine(string(e.StopReason), 20))
-		} else if m, ok, err := l.jobs.Get(ctx, j.ID); err == nil && ok && differs(j, m) {
+			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", plain.OneLine(string(e.StopReason), 20))
+		} else if m, ok, err := l.jobs.Get(ctx, j.ID); err == nil && ok && jobs.Differs(j, m) {
 			how = " that says something else; yours is not done"
 		}
 		a.notef("there is a job %s already%s", j.ID, how)
@@ -160,17 +161,9 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 	if err != nil { // it is submitted all the same
 		return
 	}
-	if why := whyNobody(j, hosts); why != "" {
+	if why := jobs.WhyNobody(j, hosts); why != "" {
 		a.notef("the job %s waits: %s", j.ID, why)
 	}
-}
-
-// differs tells whether a job of the queue is another than j, which has its id.
-func differs(j job.Job, there job.Queued) bool {
-	have, err := job.Parse(there.ID, there.Text)
-	have.Approvals = j.Approvals // deny has two names
-	return err == nil && !(maps.Equal(j.Labels, have.Labels) && j.Workdir == have.Workdir && j.Repo == have.Repo &&
-		j.Prompt == have.Prompt && j.Model == have.Model)
 }
 
 func (a *app) printJobID(id string) {
@@ -186,14 +179,14 @@ func (a *app) printJobID(id string) {
 func (a *app) printEnd(e job.End) error {
 	if a.json {
 		a.printJSON(e.Encode())
-		return exitOfRun(e.StopReason)
+		return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 	}
 	if e.Output != "" {
 		a.println(e.Output)
 	}
-	host := oneLine(e.Host, maxWord)
+	host := plain.OneLine(e.Host, jobs.MaxWord)
 	if e.OutputTruncated {
-		a.notef("the answer is longer; it is in the session %s of %s", oneLine(e.SessionID, maxWord), host)
+		a.notef("the answer is longer; it is in the session %s of %s", plain.OneLine(e.SessionID, jobs.MaxWord), host)
 	}
 	switch {
 	case e.Error != nil:
@@ -201,14 +194,14 @@ func (a *app) printEnd(e job.End) error {
 		if host != "" {
 			on = " on " + host
 		}
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, oneLine(describeError(e.Error.Code, e.Error.Message, ""),
-			maxReason)))
+		why := plain.OneLine(plain.ErrorText(e.Error.Code, e.Error.Message, ""), maxReason)
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, why))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
 	case e.StopReason == protocol.StopAborted:
 		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
 	}
-	return exitOfRun(e.StopReason)
+	return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 }
 
 func (a *app) fleetCancelCommand() *cobra.Command {
@@ -250,7 +243,7 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 		case job.Over:
 			said = fmt.Sprintf("%s was not cancelled: it is over", id)
 			if e, over, err := l.jobs.End(ctx, id); err == nil && over {
-				said += fmt.Sprintf(" (%s)", oneLine(string(e.StopReason), maxWord))
+				said += fmt.Sprintf(" (%s)", plain.OneLine(string(e.StopReason), jobs.MaxWord))
 			}
 		case job.Removed:
 			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
@@ -261,27 +254,12 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 			said = fmt.Sprintf("%s is cancelled on %s", id, host)
 			if e, over, err := l.jobs.End(ctx, id); err == nil && over && e.StopReason != protocol.StopAborted {
 				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host,
-					oneLine(string(e.StopReason), maxWord))
+					plain.OneLine(string(e.StopReason), jobs.MaxWord))
 			}
 		}
 		return nil
 	})
 	return said, err
-}
-
-// listedJob is a line of nous fleet jobs.
-type listedJob struct {
-	ID         string              `json:"id"`
-	State      string              `json:"state"` // queued, starting, running, cancelling or done
-	Host       string              `json:"host,omitempty"`
-	SessionID  string              `json:"session_id,omitempty"`
-	RunID      string              `json:"run_id,omitempty"`
-	StopReason protocol.StopReason `json:"stop_reason,omitempty"` // of one that is done
-	Why        string              `json:"why,omitempty"`         // it waits, or has failed
-	Labels     map[string]string   `json:"labels,omitempty"`
-	Prompt     string              `json:"prompt,omitempty"` // its beginning, while it waits or runs
-	Submitted  time.Time           `json:"submitted_at,omitzero"`
-	Ended      time.Time           `json:"ended_at,omitzero"` // of one that is done
 }
 
 func (a *app) fleetJobsCommand() *cobra.Command {
@@ -317,11 +295,11 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 	if err != nil {
 		return err
 	}
-	var all []listedJob
+	var all []jobs.Listed
 	for _, e := range ends {
-		all = append(all, ended(e))
+		all = append(all, jobs.Ended(e))
 	}
-	waiting, more, err := l.waiting(ctx, newFleetView(claims, hosts, l.jobs.Timeout))
+	waiting, more, err := l.waiting(ctx, jobs.NewView(claims, hosts, l.jobs.Timeout))
 	if err != nil {
 		return err
 	}
@@ -340,18 +318,18 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 }
 
 // waiting are the oldest jobs of the queue; more: there are others.
-func (l *fleetLink) waiting(ctx context.Context, v *fleetView) (all []listedJob, more bool, err error) {
+func (l *fleetLink) waiting(ctx context.Context, v *jobs.View) (all []jobs.Listed, more bool, err error) {
 	for after := uint64(0); ; {
 		m, ok, err := l.jobs.Next(ctx, after)
 		if err != nil || !ok || len(all) == maxListed {
 			return all, ok, err
 		}
 		after = m.Seq
-		all = append(all, v.standing(m))
+		all = append(all, v.Standing(m))
 	}
 }
 
-func (a *app) printJobs(all []listedJob) {
+func (a *app) printJobs(all []jobs.Listed) {
 	rows := make([][]string, len(all))
 	for i, j := range all {
 		if a.json {
@@ -364,8 +342,9 @@ func (a *app) printJobs(all []listedJob) {
 			state = string(j.StopReason)
 		}
 		rows[i] = []string{
-			oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord),
-			oneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), oneLine(cmp.Or(j.Why, j.Prompt), 2*lineWidth),
+			plain.OneLine(j.ID, jobs.MaxWord), plain.OneLine(state, jobs.MaxWord),
+			plain.OneLine(cmp.Or(j.Host, "-"), jobs.MaxWord), plain.OneLine(cmp.Or(j.SessionID, "-"), jobs.MaxWord),
+			j.When(), plain.OneLine(cmp.Or(j.Why, j.Prompt), 2*plain.LineWidth),
 		}
 	}
 	switch {
@@ -375,105 +354,6 @@ func (a *app) printJobs(all []listedJob) {
 	default:
 		a.printTable([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
 	}
-}
-
-// when is how long ago it was submitted, or has ended.
-func (j listedJob) when() string {
-	at := j.Submitted
-	if j.State == "done" {
-		at = j.Ended
-	}
-	return format.Age(at, time.Now())
-}
-
-func ended(e job.End) listedJob {
-	j := listedJob{
-		ID: e.ID, State: "done", Host: e.Host, SessionID: e.SessionID, RunID: e.RunID, StopReason: e.StopReason,
-		Ended: e.At,
-	}
-	if e.Error != nil {
-		j.Why = e.Error.Message
-	}
-	return j
-}
-
-// fleetView is what is known of a fleet where its jobs are looked at.
-type fleetView struct {
-	claims map[string]job.Claim
-	hosts  map[string]fleet.Presence
-	busy   map[string]int // slots, by the host
-
-	timeout time.Duration // of claims
-}
-
-func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence, timeout time.Duration) *fleetView {
-	v := &fleetView{claims, hosts, map[string]int{}, timeout}
-	for _, c := range claims {
-		v.busy[c.Host]++
-	}
-	return v
-}
-
-// standing is how it is with a job of the queue.
-func (v *fleetView) standing(m job.Queued) listedJob {
-	j := listedJob{ID: m.ID, State: "queued", Submitted: m.At}
-	said, bad := job.Parse(m.ID, m.Text)
-	j.Labels, j.Prompt = said.Labels, oneLine(said.Prompt, maxWord)
-	c, claimed := v.claims[m.ID]
-	switch {
-	case bad != nil:
-		j.Why = "it will be refused: " + bad.Error()
-	case claimed:
-		j.Host, j.SessionID, j.RunID, j.State = c.Host, c.SessionID, c.RunID, "running"
-		if c.RunID == "" {
-			j.State = "starting"
-		}
-		if c.Cancel {
-			j.State = "cancelling"
-		}
-		if _, there := v.hosts[c.Host]; !there && c.Host != "" {
-			j.Why = "its host is away; after " + v.timeout.String() + " without it another host takes the job"
-		}
-	default:
-		j.Why = v.whyQueued(said)
-	}
-	return j
-}
-
-// whyQueued is why a job has not begun.
-func (v *fleetView) whyQueued(j job.Job) string {
-	if why := whyNobody(j, v.hosts); why != "" {
-		return why
-	}
-	for name, h := range v.hosts {
-		if j.Fits(h.Labels) && v.busy[name] < h.Slots {
-			return "it is about to begin"
-		}
-	}
-	return "no slot is free"
-}
-
-// whyNobody says why no online host will take a job; "": one will.
-func whyNobody(j job.Job, hosts map[string]fleet.Presence) string {
-	missing, fits := maps.Clone(j.Labels), false
-	for _, h := range hosts {
-		if j.Fits(h.Labels) && h.Slots > 0 {
-			return ""
-		}
-		fits = fits || j.Fits(h.Labels)
-		maps.DeleteFunc(missing, func(key, value string) bool { return h.Labels[key] == value })
-	}
-	switch {
-	case len(hosts) == 0:
-		return "no host is there"
-	case fits && len(j.Labels) == 0:
-		return "no host takes jobs: all have slots = 0"
-	case fits:
-		return "the hosts with " + labelText(j.Labels) + " take no jobs: they have slots = 0"
-	case len(missing) > 0:
-		return "no host has " + labelText(missing)
-	}
-	return "no host has all of " + labelText(j.Labels)
 }
 
 // presences are the daemons that are there.
@@ -492,4 +372,124 @@ func (a *app) presences(ctx context.Context) (map[string]fleet.Presence, error) 
 		hosts[h.Name] = h.Presence
 	}
 	return hosts, err
+}
+
+// fleetError is that the fleet cannot be reached.
+type fleetError struct{ err error }
+
+func (e *fleetError) Error() string {
+	if refused := (*via.RefusedError)(nil); errors.As(e.err, &refused) {
+		return refused.Error()
+	}
+	return fmt.Sprintf("the fleet cannot be reached: %v", e.err)
+}
+func (e *fleetError) Unwrap() error { return e.err }
+
+// fleetLink is a connection to a fleet.
+type fleetLink struct {
+	*fleet.Conn
+	js     jetstream.JetStream
+	prefix fleet.Prefix
+	jobs   *job.Queue
+	denied *atomic.Pointer[via.RefusedError] // the last thing that the server has denied
+}
+
+// joinJobs connects to the fleet's jobs. It blocks until the server has answered.
+func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
+	if len(a.via.on) > 0 {
+		return nil, cmdline.Errorf("--on: a job goes to any daemon that has its labels; --label says which")
+	}
+	way, _, err := a.fleetOptions()
+	if err != nil {
+		return nil, err
+	}
+	// Who may not hear of an end when it is told looks for it: what is denied counts only
+	// where an answer does not come. People may not make what is missing.
+	server, denied := strings.Join(way.URLs, ", "), new(atomic.Pointer[via.RefusedError])
+	opening, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			return
+		}
+		denied.Store(via.Denied(server, err))
+		if _, name, making := strings.Cut(err.Error(), "$JS.API.STREAM.CREATE."); making {
+			stop(via.Missing(server, "stream "+strings.TrimRight(name, `"`)))
+		}
+	}))
+	if err != nil {
+		return nil, refusedOr(server, err)
+	}
+	l := &fleetLink{Conn: conn, prefix: way.Prefix, denied: denied}
+	if l.js, err = jetstream.New(conn.Conn); err == nil {
+		l.jobs, err = job.Open(opening, l.js, way.Prefix, job.DefaultTimeout)
+	}
+	if err != nil {
+		conn.Close()
+		if missing := (*via.RefusedError)(nil); errors.As(context.Cause(opening), &missing) {
+			return nil, missing
+		}
+		return nil, l.why(ctx, refusedOr(server, err))
+	}
+	return l, nil
+}
+
+// refusedOr is an error of a way to the fleet, in the words of the others that need it.
+func refusedOr(server string, err error) *fleetError {
+	if refused := via.Refused(server, "what a fleet needs", err); refused != nil {
+		err = errors.Join(refused, err)
+	}
+	return &fleetError{err}
+}
+
+// why is what the server has denied, where an answer did not come for it.
+func (l *fleetLink) why(ctx context.Context, err error) error {
+	if denied := l.denied.Load(); denied != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return denied
+	}
+	return err
+}
+
+// withJobs does something with the fleet's jobs. Where the connection is lost
+// meanwhile, it says so and connects again, if that goes within a while: do must be
+// something that may be done again.
+func (a *app) withJobs(ctx context.Context, do func(*fleetLink) error) error {
+	for {
+		l, err := a.joinJobs(ctx)
+		if err != nil {
+			return err
+		}
+		err = l.why(ctx, do(l))
+		lost := l.IsClosed()
+		l.Close()
+		if err == nil || !lost || ctx.Err() != nil {
+			return err
+		}
+		a.notef("the connection to the fleet was lost; trying again")
+		if err := a.untilFleet(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+const fleetPause = 500 * time.Millisecond
+
+// untilFleet waits until the fleet can be reached.
+func (a *app) untilFleet(ctx context.Context) error {
+	for until := time.Now().Add(a.answer); ; {
+		l, err := a.joinJobs(ctx)
+		if err == nil {
+			l.Close()
+			return nil
+		}
+		var away *fleetError
+		if !errors.As(err, &away) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(fleetPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -17,33 +17,29 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/client/hosts"
+	"noused/internal/daemontest"
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
-	"noused/internal/tui/tuitest"
 )
 
 // joinFleet starts a daemon of a fleet, and waits until it takes commands there, which is
 // a moment after it has joined.
-func joinFleet(t *testing.T, s *fleettest.Server, name string) *tuitest.Daemon {
+func joinFleet(t *testing.T, s *fleettest.Server, name string) *daemontest.Daemon {
 	t.Helper()
 	d := startDaemon(t, fmt.Sprintf("[fleet]\nurl = %q\nname = %q\nlabels = { os = \"linux\" }\n", s.URL(), name))
 	nc := fleettest.Dial(t, s.Direct())
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testenv.Until(t, name+" takes commands", func() bool {
 		_, err := nc.Request(fleet.DefaultPrefix.Command(name), []byte(`{"id":"1","type":"ping"}`), 2*time.Minute)
-		if err == nil {
-			return d
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s takes no commands: %v", name, err)
-		}
-	}
+		return err == nil
+	})
+	return d
 }
 
 // ran runs nous beside a daemon, whose own socket it does not need.
-func ran(t *testing.T, d *tuitest.Daemon, args ...string) result {
+func ran(t *testing.T, d *daemontest.Daemon, args ...string) result {
 	t.Helper()
 	var out, errout bytes.Buffer
 	cmd := exec.Command("nous", args...)
@@ -189,7 +185,7 @@ func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 	plain.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\n",
 		fleettest.StartWithout(t, "").URL()))
 	commands := []string{"hosts", "sessions", "jobs", "submit hello", "cancel one"}
-	for want, d := range map[string]*tuitest.Daemon{
+	for want, d := range map[string]*daemontest.Daemon{
 		"no daemon has joined a fleet there":                  member(t, s, alice),
 		"does not let you in: Authorization Violation\n":      member(t, s, others["ALICE"]),
 		"does not let you in: nkeys not supported by the ser": member(t, fleettest.StartWithout(t, ""), alice),

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/client/jobs"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
 )
@@ -75,7 +76,7 @@ func TestHowAJobStands(t *testing.T) {
 			"running", "its host is away; after 10m0s without it another host takes the job",
 		},
 	} {
-		got := newFleetView(c.claims, c.hosts, 10*time.Minute).standing(job.Queued{ID: "j", Text: []byte(c.text)})
+		got := jobs.NewView(c.claims, c.hosts, 10*time.Minute).Standing(job.Queued{ID: "j", Text: []byte(c.text)})
 		if got.ID != "j" || got.State != c.state || got.Why != c.why {
 			t.Errorf("%s: got %+v, want %s and %q", name, got, c.state, c.why)
 		}

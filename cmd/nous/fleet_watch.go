@@ -19,6 +19,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
@@ -207,7 +208,7 @@ func (b *fleetBoard) Failed(host string, err error) {
 	}
 }
 
-func (b *fleetBoard) onScreen() bool { return b.a.outStyle.terminal && !b.a.json }
+func (b *fleetBoard) onScreen() bool { return b.a.outStyle.Terminal && !b.a.json }
 
 // Listed is hosts.View: in a pipe it writes what has changed of a host's sessions.
 func (b *fleetBoard) Listed(before, now []hosts.Session) {
@@ -235,12 +236,12 @@ func (b *fleetBoard) lineOf(s hosts.Session, deleted bool) string {
 	if b.a.json {
 		return string(plaintext.JSON(s.Line(deleted)))
 	}
-	state := stateWord(s.SessionInfo)
+	state := plain.StateWord(s.SessionInfo)
 	if deleted {
 		state = "deleted"
 	}
 	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.Host, state, s.SessionID,
-		oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
+		plain.OneLine(s.Workdir, 4096), plain.OneLine(s.Title, 60)), " "))
 }
 
 // Show is hosts.View: it draws what has changed on the terminal.
@@ -261,7 +262,7 @@ func (b *fleetBoard) redraw(now time.Time) {
 	width, height := b.a.terminalSize()
 	var rows []string
 	for _, line := range b.lines(height - 1) {
-		rows = append(rows, b.a.outStyle.paint(line.look, oneWide(line.text, width)))
+		rows = append(rows, b.a.outStyle.Paint(line.Look, plain.CutLine(line.Text, width)))
 	}
 	b.draw(rows, [2]int{width, height})
 	b.rest = time.Now().Add(min(drawEvery, time.Since(now)*restFor))
@@ -290,18 +291,20 @@ func (b *fleetBoard) draw(rows []string, size [2]int) {
 }
 
 // lines are at most so many: the status, the hosts with a problem, and sessions.
-func (b *fleetBoard) lines(most int) []span {
+func (b *fleetBoard) lines(most int) []plain.Span {
 	var problems []string
-	b.watch.Problems(func(host, why string) { problems = append(problems, host+": "+oneLine(why, 200)) })
+	b.watch.Problems(func(host, why string) { problems = append(problems, host+": "+plain.OneLine(why, 200)) })
 	some, count, waiting := b.watch.First(max(most-len(problems)-2, 0))
-	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", b.watch.Hosts(), count, waiting), asBold}}
+	lines := []plain.Span{{
+		Text: fmt.Sprintf("%d hosts, %d sessions, %d need you", b.watch.Hosts(), count, waiting), Look: plain.Bold,
+	}}
 	for _, p := range problems {
-		lines = append(lines, span{p, asRed})
+		lines = append(lines, plain.Span{Text: p, Look: plain.Red})
 	}
-	for i, line := range table(fleetRows(some)) {
-		look := span{text: line}
+	for i, line := range plain.Table(fleetRows(some)) {
+		look := plain.Span{Text: line}
 		if i == 0 {
-			look.look = asDim
+			look.Look = plain.Dim
 		}
 		lines = append(lines, look)
 	}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/tui/tuitest"
 )
@@ -77,7 +78,7 @@ func TestAFleetIsWatched(t *testing.T) {
 	}
 }
 
-func watchCommand(s *fleettest.Server, d *tuitest.Daemon) *exec.Cmd {
+func watchCommand(s *fleettest.Server, d *daemontest.Daemon) *exec.Cmd {
 	cmd := exec.Command("nous", "--via", s.URL(), "fleet", "watch")
 	cmd.Dir, cmd.Env = d.Dir, d.Env()
 	return cmd

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -97,7 +98,8 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
 	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system",
-		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune",
+		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "trust",
+		"models", "usage", "status", "prune",
 		"approvals", "approve", "deny":
 		return true
 	}
@@ -225,7 +227,7 @@ func someOf(found []protocol.SessionInfo) string {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, strings.TrimSpace(s.SessionID+" "+oneLine(s.Title, 30)))
+		names = append(names, strings.TrimSpace(s.SessionID+" "+plain.OneLine(s.Title, 30)))
 	}
 	return strings.Join(names, ", ")
 }
@@ -233,7 +235,7 @@ func someOf(found []protocol.SessionInfo) string {
 // seen says that the session was read up to now, if what nous printed went to a
 // person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
-	if isTerminal(a.out.w) && session != "" {
+	if plain.IsTerminal(a.out.w) && session != "" {
 		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
 	}
 }

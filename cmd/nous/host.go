@@ -20,12 +20,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 	"noused/internal/regular"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // Daemons on other machines: --host, $NOUS_HOST and [hosts.NAME] of the user's file.
@@ -66,7 +67,7 @@ func readsOf(cmd *cobra.Command) reads {
 	case "help", "completion", "man-pages", "exit-status", "doctor", cobra.ShellCompRequestCmd,
 		cobra.ShellCompNoDescRequestCmd:
 		return readsNobody
-	case "stop", "restart", "logs", "acp", "mcp", "proxy":
+	case "stop", "restart", "logs", "acp", "mcp", "trust", "proxy":
 		return readsDisk
 	}
 	switch name {
@@ -133,7 +134,7 @@ func (a *app) findHosts() error {
 		return cmdline.Errorf("--host: at most %d hosts at once", mostHosts)
 	}
 	for i, name := range a.hostNames {
-		if err := tui.CheckHost(name); err != nil {
+		if err := settings.CheckHost(name); err != nil {
 			return cmdline.Errorf("--host %s: %v", name, err)
 		}
 		if slices.Contains(a.hostNames[:i], name) {
@@ -143,7 +144,7 @@ func (a *app) findHosts() error {
 	if len(a.hostNames) == 0 {
 		return nil
 	}
-	known, err := tui.Hosts(os.Getenv)
+	known, err := settings.Hosts(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -161,10 +162,10 @@ func (a *app) findHosts() error {
 // connectsHow makes the links to the hosts. Nothing is connected yet. ssh asks where
 // there is one host only, as several would ask at once.
 func (a *app) connectsHow(cmd *cobra.Command) {
-	wanted, err := tui.Autostart(os.Getenv)
+	wanted, err := settings.Autostart(os.Getenv)
 	for _, h := range a.hosts {
 		o := &h.ssh
-		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
+		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status" && cmd.Name() != "statusline"
 		o.Ask = len(a.hosts) == 1 && !a.completing
 		if o.Ask {
 			o.Show = a.shows()
@@ -190,7 +191,7 @@ func (a *app) hangUp() {
 
 // shows is where ssh says what it wants when it asks: nil where there is no terminal.
 func (a *app) shows() io.Writer {
-	if isTerminal(a.in) && isTerminal(a.err) {
+	if plain.IsTerminal(a.in) && plain.IsTerminal(a.err) {
 		return a.err
 	}
 	return nil
@@ -347,7 +348,7 @@ func (a *app) attachments(files []string) ([]protocol.AttachmentParams, error) {
 }
 
 func (a *app) hostNamesForShell(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	known, err := tui.Hosts(os.Getenv)
+	known, err := settings.Hosts(os.Getenv)
 	var words []string
 	for name := range known {
 		words = append(words, name)

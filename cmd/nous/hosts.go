@@ -16,6 +16,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -42,30 +43,16 @@ func (a *app) asHost() hosts.Host {
 	return hosts.Host{
 		Name: a.far.name,
 		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
-			return payloadOf(ctx, a, protocol.ListSessions, p)
+			return client.Raw(ctx, a.daemonSender(), protocol.ListSessions, p)
 		},
 		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
-			return payloadOf(ctx, a, protocol.GetState, p)
+			return client.Raw(ctx, a.daemonSender(), protocol.GetState, p)
 		},
 	}
-}
-
-// payloadOf sends one command and returns its reply as it is on the wire.
-func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R],
-	p P,
-) (jsontext.Value, error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	return raw(ctx, a, c, def, p)
 }
 
 // eachHost asks all hosts at once, and returns what they said in the order of the hosts.
-// Of those that said nothing standard error tells, and the error says that there were some.
+// Of those that said nothing standard error tells, and the error says that some are missing.
 func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app, hosts.Host) (R, error)) (
 	[]hosts.Answer[R], error,
 ) {
@@ -143,8 +130,8 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	rows := make([][]string, len(sessions))
 	for i, s := range sessions {
 		rows[i] = []string{
-			s.Host, s.SessionID, stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo),
-			oneLine(s.Workdir, 60), oneLine(s.Title, 60),
+			s.Host, s.SessionID, plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), plain.StateWord(s.SessionInfo),
+			plain.OneLine(s.Workdir, 60), plain.OneLine(s.Title, 60),
 		}
 	}
 	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
@@ -178,7 +165,7 @@ func (a *app) statesOfHosts(ctx context.Context) error {
 		if i > 0 {
 			a.println("")
 		}
-		a.printSpans(span{cellText(one.Host.Name), asBold})
+		a.printSpans(plain.Span{Text: plain.Cell(one.Host.Name), Look: plain.Bold})
 		a.printState(state)
 	}
 	return failed

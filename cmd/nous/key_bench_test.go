@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -16,7 +17,7 @@ import (
 // each character as soon as it has read it in a terminal of the same kind. Between
 // two keys is the rest that a person's hands take.
 func BenchmarkKeyToScreen(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	raw := tuitest.Start(b, exec.Command("sh", "-c", "stty raw -echo; echo ready; exec cat"), 120, 40, false)
 	raw.Wait("ready")
 	cmd := exec.Command(program(b, "nous"))
@@ -25,7 +26,7 @@ func BenchmarkKeyToScreen(b *testing.B) {
 	nous.Wait("connected", "idle")
 	word := ""
 	typed := func(s *tuitest.Terminal) time.Duration {
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // people type at a pace
 		began := time.Now()
 		s.Type(word[len(word)-1:])
 		s.Wait(word)
@@ -49,7 +50,7 @@ func BenchmarkKeyToScreen(b *testing.B) {
 
 // The same of a page up in a conversation of 5,000 messages.
 func BenchmarkPageToScreen(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	c, err := client.Dial(b.Context(), d.Socket)
 	if err != nil {
 		b.Fatal(err)
@@ -69,7 +70,7 @@ func BenchmarkPageToScreen(b *testing.B) {
 	raw.Wait("ready")
 	var least, took []time.Duration
 	for i := 0; b.Loop(); i++ {
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // people type at a pace
 		mark := fmt.Sprint("x", i, ".")
 		began := time.Now()
 		raw.Type("\r" + mark)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,11 +13,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/sys/unix"
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -120,14 +119,7 @@ func (f *feed) awaitChange(ctx context.Context) error {
 
 // list asks for the sessions, those that need somebody first.
 func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
-	c, err := l.a.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	ctx, done := l.a.bounded(ctx, l.p)
-	defer done()
-	payload, err := raw(ctx, l.a, c, protocol.ListSessions, l.p)
+	payload, err := client.Raw(ctx, l.a.daemonSender(), protocol.ListSessions, l.p)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +143,7 @@ func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
 }
 
 func (l *liveList) show(list []hosts.Session) {
-	if l.a.outStyle.terminal && !l.a.json {
+	if l.a.outStyle.Terminal && !l.a.json {
 		l.draw(list)
 		return
 	}
@@ -159,10 +151,11 @@ func (l *liveList) show(list []hosts.Session) {
 		if l.a.json {
 			return string(x.Raw) == string(y.Raw)
 		}
-		return l.lineOf(x.SessionInfo, stateWord(x.SessionInfo)) == l.lineOf(y.SessionInfo, stateWord(y.SessionInfo))
+		return l.lineOf(x.SessionInfo, plain.StateWord(x.SessionInfo)) ==
+			l.lineOf(y.SessionInfo, plain.StateWord(y.SessionInfo))
 	})
 	for _, s := range changed {
-		l.tell(s, stateWord(s.SessionInfo), s.Raw)
+		l.tell(s, plain.StateWord(s.SessionInfo), s.Raw)
 	}
 	slices.SortFunc(gone, func(x, y hosts.Session) int { return strings.Compare(x.SessionID, y.SessionID) })
 	for _, s := range gone {
@@ -185,7 +178,7 @@ func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
 	if l.all {
 		line += "  " + l.a.folderText(s.Workdir)
 	}
-	return strings.TrimRight(line+"  "+oneLine(s.Title, 60), " ")
+	return strings.TrimRight(line+"  "+plain.OneLine(s.Title, 60), " ")
 }
 
 // draw writes the table anew if it has changed, as much of it as the terminal has
@@ -198,11 +191,11 @@ func (l *liveList) draw(list []hosts.Session) {
 	width, height := l.a.terminalSize()
 	table := l.a.sessionTable(infos, l.active, l.all)
 	if left := len(table) - height + 1; left > 0 {
-		table = append(table[:height-2], span{fmt.Sprintf("… %d more lines", left+1), asDim})
+		table = append(table[:height-2], plain.Span{Text: fmt.Sprintf("… %d more lines", left+1), Look: plain.Dim})
 	}
 	var text strings.Builder
 	for _, line := range table {
-		text.WriteString(l.a.outStyle.paint(line.look, oneWide(line.text, width)) + "\r\n")
+		text.WriteString(l.a.outStyle.Paint(line.Look, plain.CutLine(line.Text, width)) + "\r\n")
 	}
 	if text.String() == l.table {
 		return
@@ -211,28 +204,5 @@ func (l *liveList) draw(list []hosts.Session) {
 	fmt.Fprint(l.a.out, "\x1b[H\x1b[J"+l.table)
 }
 
-// oneWide is a line cut to a width.
-func oneWide(line string, width int) string {
-	if runes := []rune(line); len(runes) > width {
-		return string(runes[:max(width-1, 0)]) + "…"
-	}
-	return line
-}
-
 // terminalSize is 80 by 24 where the terminal does not say.
-func (a *app) terminalSize() (width, height int) { return sizeOf(a.out.w) }
-
-// widthOf is how wide the terminal is that is written to.
-func widthOf(w io.Writer) int {
-	width, _ := sizeOf(w)
-	return width
-}
-
-func sizeOf(w io.Writer) (width, height int) {
-	if f, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-			return int(size.Col), max(int(size.Row), 4)
-		}
-	}
-	return 80, 24
-}
+func (a *app) terminalSize() (width, height int) { return plain.SizeOf(a.out.w) }

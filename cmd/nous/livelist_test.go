@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestWatchedTable(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, io.Discard)
-	a.outStyle = style{terminal: true}
+	a.outStyle = style{plain.Style{Terminal: true}}
 	l := &liveList{a: a, all: true}
 	list := make([]hosts.Session, 100)
 	for i := range list {

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/detach"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // nous logs -f goes on over the change to a new file, shows nothing that could drive
 // the terminal, and ends well with Ctrl-C.
 func TestLogsAreFollowed(t *testing.T) {
-	d := tuitest.NewDaemon(t, "", "") // its folder only
+	d := daemontest.New(t, "", "") // its folder only
 	cmd := exec.Command("nous", "logs", "-f", "-n", "1")
 	cmd.Dir, cmd.Env = d.Dir, d.Env("XDG_STATE_HOME="+d.Dir)
 	log := filepath.Join(d.Dir, "noused/log", detach.LogName(d.Socket, protocol.DefaultSocket(os.Getenv)))

@@ -7,7 +7,7 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/manpage"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // manPagesCommand is the hidden command that writes the manual: the pages of the
@@ -41,14 +41,14 @@ there were no such file.
 
 A time is a text such as 500ms, 10s or 1m30s. A key named here as section.key stands in [section].`)
 	p.Section("KEYS")
-	for _, key := range tui.ConfigKeys() {
+	for _, key := range settings.Keys() {
 		p.Key(key.Name, key.Value, key.Text)
 	}
 	p.Section("ACTIONS")
 	p.Text(
 		`A key is named as in this list, with ctrl+, alt+, shift+ and super+ before it. These are the actions, the keys that they have by
 themselves, and what they do.`)
-	for _, a := range tui.ConfigActions() {
+	for _, a := range settings.Actions() {
 		p.Key(a.Name, strings.Join(a.Keys, ", "), a.Text)
 	}
 	p.Section("EXAMPLES")

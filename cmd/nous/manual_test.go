@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"noused/internal/manpage/manpagetest"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // Every command has its page in the manual, which says nothing of the machine it
@@ -37,12 +37,12 @@ func TestManual(t *testing.T) {
 			t.Errorf("man shows no %s", heading)
 		}
 	}
-	for _, key := range tui.ConfigKeys() {
+	for _, key := range settings.Keys() {
 		if !strings.Contains(shown, "       "+key.Name+" = "+key.Value) {
 			t.Errorf("nous.toml(5) does not have %s", key.Name)
 		}
 	}
-	for _, action := range tui.ConfigActions() {
+	for _, action := range settings.Actions() {
 		if !strings.Contains(shown, "       "+action.Name+" = "+strings.Join(action.Keys, ", ")) {
 			t.Errorf("nous.toml(5) does not have %s", action.Name)
 		}

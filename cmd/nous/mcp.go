@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/mcpfile"
 	"noused/internal/protocol"
@@ -260,7 +261,7 @@ func (a *app) importServers(ctx context.Context, file string) error {
 	}
 	if len(elsewhere) > 0 {
 		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
-			oneLine(strings.Join(elsewhere, ", "), aboutServer))
+			plain.OneLine(strings.Join(elsewhere, ", "), aboutServer))
 	}
 	var taken []string
 	for _, one := range all {
@@ -300,12 +301,12 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 		return
 	}
 	if one.Err != nil {
-		a.println("not taken " + oneLine(one.From, 70) + ": " + oneLine(why, aboutServer))
+		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, aboutServer))
 		return
 	}
-	a.println("taken     " + one.Server.Name + ": " + oneLine(whatRuns(one.Server), aboutServer))
+	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(whatRuns(one.Server), aboutServer))
 	for _, note := range one.Notes {
-		a.println("          " + oneLine(note, aboutServer))
+		a.println("          " + plain.OneLine(note, aboutServer))
 	}
 }
 
@@ -373,7 +374,7 @@ func (a *app) serverNames(_ *cobra.Command, args []string, _ string) ([]string, 
 	}
 	var words []string
 	for _, s := range f.Servers {
-		words = append(words, s.Name+"\t"+oneLine(whatRuns(s), 40))
+		words = append(words, s.Name+"\t"+plain.OneLine(whatRuns(s), 40))
 	}
 	return completions(words, nil)
 }

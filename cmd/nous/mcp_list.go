@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/mcpfile"
 	"noused/internal/protocol"
@@ -78,7 +79,7 @@ func (a *app) listServers(ctx context.Context) error {
 		}
 		rows[i] = []string{
 			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"),
-			oneLine(cmp.Or(s.Message, s.Runs), aboutServer),
+			plain.OneLine(cmp.Or(s.Message, s.Runs), aboutServer),
 		}
 	}
 	switch {
@@ -225,7 +226,7 @@ func (v *view) add(s mcpfile.Server, workdir string, otherwise protocol.ServerIn
 		l.Runs = whatRuns(s)
 	}
 	for _, field := range s.Ignored {
-		v.notes = append(v.notes, fmt.Sprintf("%s: %s does nothing here", s.Place, oneLine(field, 40)))
+		v.notes = append(v.notes, fmt.Sprintf("%s: %s does nothing here", s.Place, plain.OneLine(field, 40)))
 	}
 }
 
@@ -263,10 +264,10 @@ values may be secrets.`,
 func (a *app) showServer(s serverRow) {
 	pairs := [][2]string{
 		{"server", s.Name},
-		{"state", strings.TrimSuffix(s.State+": "+oneLine(s.Message, aboutServer), ": ")},
+		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, aboutServer), ": ")},
 	}
 	for _, p := range [][2]string{
-		{"runs", oneLine(s.Runs, aboutServer)},
+		{"runs", plain.OneLine(s.Runs, aboutServer)},
 		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},
 		{"folder", s.Workdir},
 		{"starts in", s.entry.Cwd},
@@ -277,7 +278,7 @@ func (a *app) showServer(s serverRow) {
 		{"only", strings.Join(s.entry.Tools, ", ")},
 		{"sandbox", s.entry.Sandbox},
 		{"tools", strings.Join(s.Named, ", ")},
-		{"left out", oneLine(strings.Join(s.LeftOut, "; "), 4*aboutServer)},
+		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*aboutServer)},
 		{"prompts", promptsOf(s)},
 	} {
 		if p[1] != "" {

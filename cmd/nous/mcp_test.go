@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/hookfile"
 	"noused/internal/mcpfile"
 	"noused/internal/plaintext"
 	"noused/internal/tui/tuitest"
@@ -59,6 +60,63 @@ func TestTrustAsksAPerson(t *testing.T) {
 	write(`{"mcpServers": {"theirs": {"command": "sh"}}}`)
 	if status := run("n", "runs         sh", "Trust this file, as it is? [y/N]"); status != exitFailed {
 		t.Errorf("changed: exit status %d", status)
+	}
+}
+
+// So do its hooks, which are shown in full.
+func TestTrustOfHooksAsksAPerson(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "")
+	folder := filepath.Join(d.Dir, "project")
+	file := filepath.Join(folder, hookfile.FileName)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := func(answer string, see ...string) int {
+		cmd := exec.Command(program(t, "nous"), "trust")
+		cmd.Dir, cmd.Env = folder, d.Env()
+		s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
+		s.Wait(see...)
+		if answer != "" {
+			s.Type(answer)
+			s.Press("enter")
+		}
+		return s.Exit()
+	}
+	if status := run("", "this folder has no .noused/config.toml"); status != exitFailed {
+		t.Errorf("no file: exit status %d", status)
+	}
+	text := "[[hook]]\non = \"after_tool\"\ntools = [\"edit\"]\ncommand = [\"sh\", \"-c\", \"a\\u001B[2K\"]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shown := []string{
+		"has 1 hook.", "after_tool of edit", "runs         sh -c 'a⟨U+001B⟩[2K'", "for at most  30s",
+		"Trust this file, as it is? [y/N]",
+	}
+	if status := run("n", shown...); status != exitFailed {
+		t.Errorf("n: exit status %d", status)
+	}
+	if status := run("y", shown...); status != exitOK {
+		t.Errorf("y: exit status %d", status)
+	}
+	if status := run("", "trusted already"); status != exitOK {
+		t.Errorf("trusted already: exit status %d", status)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if status := run("y", "is gone", "Forget that you trusted it? [y/N]"); status != exitOK {
+		t.Errorf("gone: exit status %d", status)
+	}
+	cmd := exec.Command(program(t, "nous"), "trust")
+	cmd.Dir, cmd.Env = folder, d.Env()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "nobody can be asked here: run nous trust on a terminal") {
+		t.Errorf("without a terminal: %s, %v", out, err)
 	}
 }
 

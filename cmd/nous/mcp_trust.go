@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/mcpfile"
@@ -97,7 +98,7 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 	hidden := false
 	tell := func(format string, args ...any) {
 		text := plaintext.RevealLine(fmt.Sprintf(format, args...))
-		hidden = hidden || hides(text)
+		hidden = hidden || approval.Hides(text)
 		out.WriteString(text + "\n")
 	}
 	tell("%s names %s. They would run as you, no matter who wrote the file.", f.Path,
@@ -173,4 +174,14 @@ func decides(name string) bool {
 		"npm_config_registry",
 		"UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY",
 	}, name)
+}
+
+// mcpLoginCommand and mcpLogoutCommand are done by the daemon's own program, which
+// keeps what is granted.
+func (a *app) mcpLoginCommand() *cobra.Command {
+	return a.handedOn("login NAME", "Log in at an MCP server in a browser: noused mcp login", "mcp", "login")
+}
+
+func (a *app) mcpLogoutCommand() *cobra.Command {
+	return a.handedOn("logout NAME", "Take a login at an MCP server back: noused mcp logout", "mcp", "logout")
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/daemontest"
 	"noused/internal/model/modeltest"
-	"noused/internal/tui/tuitest"
 )
 
 // The files of the folder that the pictures are taken in.
@@ -121,7 +121,7 @@ func TestPictures(t *testing.T) {
 	config := fmt.Sprintf(
 		"[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n",
 		pictureModel(t))
-	d := tuitest.NewDaemon(t, program(t, "noused"), config, "--workdir", home)
+	d := daemontest.New(t, program(t, "noused"), config, "--workdir", home)
 	d.Start()
 	picture := func(s *screen, name string) {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestPictures(t *testing.T) {
 	s.say("/new A test that fails now and then")
 	s.Wait("· A test that fails now and then")
 	s.say("TestTake fails now and then. Find out why, and mend it.")
-	s.Wait("runs of TestTake pass", "── 1 turn", "idle")
+	s.Wait("runs of TestTake pass", "(1 model call)", "idle")
 	s.WaitFor("what was used", filled) // it is asked for a moment later
 	s.Press("ctrl+l")                  // nothing is said by the way
 	picture(s, "tui-conversation")

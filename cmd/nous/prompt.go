@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,11 @@ type promptFlags struct {
 	leaf, whileRunning, idem string
 	images                   []string
 	title                    string // of a new session
+	fresh                    bool   // in a new session
 	activate                 bool
 	approvals                string
+	detach                   bool // Ctrl-C leaves the run alone
+	script                   scriptFlags
 }
 
 func (a *app) promptCommand() *cobra.Command {
@@ -36,23 +40,33 @@ to standard error.
 
 ` + inputHelp + `
 
-Ctrl-C aborts the run and waits for its end; a second Ctrl-C does not wait.
+Ctrl-C aborts the run and waits for its end; a second Ctrl-C does not wait. With
+--detach-on-interrupt the first one leaves the run alone.
 If the daemon is restarted meanwhile, nous connects again and goes on with the
 same run.
 
 What your rules ask about is shown on standard error, and asked there too if that
 and standard input are a terminal. nous approve answers from anywhere. Without a
 terminal it is denied at once, whatever the session's mode is; with --approvals
-ask the mode counts, and the run waits.
+ask the mode counts, and the run waits. With --approvals allow nous answers yes to
+each call that asks, for this run; what a rule denies stays denied.
 
 The run is in the session of the current folder that was used last. Where there
-is none yet, nous makes one.`,
+is none yet, nous makes one. --ephemeral takes a private daemon for this one run.
+
+--json prints each event, --json=result one object at the end: output, stop_reason,
+session_id, run_id, usage, cost, changes, error. nous help exit-status lists what
+nous exits with.`,
 		Example: `  nous prompt what is in this directory
   git diff | nous prompt review this | tee review.txt
   nous prompt --if-running follow-up and then run the tests
   nous prompt --new='fix the parser' the tests fail, see why
-  nous prompt -i before.png -i after.png what is different`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.prompt(cmd, args, f) },
+  nous prompt -i before.png -i after.png what is different
+  nous prompt --ephemeral --max-cost 0.50 --timeout 10m --output-schema s.json list the bugs`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.fresh = cmd.Flags().Changed("new")
+			return a.prompt(cmd.Context(), args, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.wait, "wait", false, "print the last answer only, when the run has ended")
@@ -61,24 +75,47 @@ is none yet, nous makes one.`,
 	flags.StringVar(&f.whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&f.idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
 	flags.StringVar(&f.approvals, "approvals", "",
-		"`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
+		"`allow|ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
+	flags.BoolVar(&f.detach, "detach-on-interrupt", false, "let the run go on at Ctrl-C")
 	flags.StringVar(&f.title, "new", "", "in a new session of the current folder, with this `title`")
 	flags.Lookup("new").NoOptDefVal = noTitle
 	switchFlag(cmd, &f.activate)
 	imageFlag(cmd, &f.images)
+	f.script.register(cmd)
 	a.rawFlag(cmd)
 	completeWords(cmd, "if-running", "steer", "follow-up")
-	completeWords(cmd, "approvals", "ask", "deny")
+	completeWords(cmd, "approvals", "allow", "ask", "deny")
+	must(cmd.RegisterFlagCompletionFunc("model", a.modelNames))
 	return cmd
 }
 
-// prompt starts the run, and shows it as the flags say.
-func (a *app) prompt(cmd *cobra.Command, args []string, f promptFlags) error {
-	if f.activate && !cmd.Flags().Changed("new") {
+// check refuses flags that do not go together.
+func (f promptFlags) check() error {
+	switch {
+	case f.activate && !f.fresh:
 		return cmdline.Errorf("--switch goes with --new")
-	}
-	if f.wait && f.async {
+	case f.wait && f.async:
 		return cmdline.Errorf("--wait and --async exclude each other")
+	case f.async && f.detach:
+		return cmdline.Errorf("--async and --detach-on-interrupt exclude each other")
+	}
+	return nil
+}
+
+// prompt starts the run, and shows it as the flags say. With --json=result it prints an
+// object also where no run was started.
+func (a *app) prompt(ctx context.Context, args []string, f promptFlags) error {
+	t := &tally{a: a, script: f.script}
+	err := a.promptOnce(ctx, args, f, t)
+	if a.result && t.end == nil && !errors.As(err, new(*cmdline.Error)) {
+		t.printFailed(err)
+	}
+	return err
+}
+
+func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *tally) error {
+	if err := cmp.Or(f.check(), a.checkScript(f)); err != nil {
+		return err
 	}
 	behavior, err := behaviorOf(f.whileRunning)
 	if err != nil {
@@ -88,60 +125,93 @@ func (a *app) prompt(cmd *cobra.Command, args []string, f promptFlags) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.readText(args)
+	p := protocol.PromptParams{
+		LeafID: f.leaf, StreamingBehavior: behavior, IdempotencyKey: f.idem, Approvals: mode,
+		MaxCost: f.script.maxCost, MaxModelCalls: f.script.maxTurns,
+	}
+	if p.OutputSchema, err = f.script.schema(); err != nil {
+		return err
+	}
+	servers, err := f.script.servers()
 	if err != nil {
 		return err
 	}
-	attached, err := a.attachments(f.images)
-	if err != nil {
+	if p.Text, err = a.readText(args); err != nil {
 		return err
 	}
-	if cmd.Flags().Changed("new") {
-		if err := a.newHere(cmd.Context(), f.title, f.activate); err != nil {
+	if p.Attachments, err = a.attachments(f.images); err != nil {
+		return err
+	}
+	if f.script.ephemeral {
+		private, err := a.startPrivate(ctx, f.script.keep)
+		if err != nil {
+			return err
+		}
+		defer private.End()
+	}
+	if f.fresh || servers != nil || f.script.ephemeral {
+		if err := a.newHere(ctx, f.title, f.activate, servers); err != nil {
 			return err
 		}
 	}
-	scope, err := a.scope(cmd.Context(), needOrMake)
-	if err != nil {
+	if p.Scope, err = a.scope(ctx, needOrMake); err != nil {
 		return err
 	}
 	if f.approvals != "" {
-		if err := a.mustAsk(cmd.Context(), scope); err != nil {
+		if err := a.mustAsk(ctx, p.Scope); err != nil {
 			return err
 		}
 	}
-	if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
+	if err := a.chooseModel(ctx, p.Scope, f.script.model); err != nil {
 		return err
 	}
-	held := f.wait && a.json // the answer is the daemon's, events and all
-	p := protocol.PromptParams{
-		Scope: scope, Text: text, Wait: &held, LeafID: f.leaf,
-		StreamingBehavior: behavior, IdempotencyKey: f.idem, Attachments: attached, Approvals: mode,
+	if p.Text, p.Attachments, err = a.expanded(ctx, p.Scope, p.Text, p.Attachments); err != nil {
+		return err
 	}
+	return a.sendPrompt(ctx, p, f, t)
+}
+
+// sendPrompt sends the prompt and shows how its run goes.
+func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptFlags, t *tally) error {
+	held := f.held(a) // the answer is the daemon's, events and all
+	p.Wait = &held
 	if f.async || held {
 		p.IdempotencyKey = keyOr(f.idem)
 	}
 	switch {
 	case f.async:
-		return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
-	case f.wait && a.json:
-		return a.promptAndWait(cmd.Context(), p)
+		return query(ctx, a, protocol.Prompt, p, a.printAnswer)
+	case held:
+		return a.promptAndWait(ctx, p)
 	}
-	view := a.runView()
-	if f.wait {
-		view = &lastView{a: a}
+	t.runView = a.runView()
+	switch {
+	case a.result:
+		t.runView = silentView{}
+	case a.json:
+	case p.OutputSchema != nil:
+		t.runView = &answerView{a: a}
+	case f.wait:
+		t.runView = &lastView{a: a}
 	}
-	if f.approvals == "" && mode == protocol.ApprovalsDeny {
-		view = &unaskedView{runView: view, a: a}
+	if f.approvals == "" && p.Approvals == protocol.ApprovalsDeny {
+		t.runView = &unaskedView{runView: t.runView, a: a}
 	}
-	return a.promptAndFollow(cmd.Context(), p, view)
+	w := &watch{a: a, tally: t, asks: a.newApprovalPrompt(), detach: f.detach, limit: f.script.timeout}
+	if f.approvals == allowAll {
+		w.asks.allow = w.allow
+	}
+	return cmp.Or(a.promptAndFollow(ctx, p, w), t.keepLast())
 }
+
+// held tells whether the daemon's own reply is wanted, with all events.
+func (f promptFlags) held(a *app) bool { return f.wait && a.json && !a.result }
 
 // noTitle is what --new has without a title: the daemon makes one of the text.
 const noTitle = "the prompt"
 
 // newHere makes a session in the current folder, in which the command goes on.
-func (a *app) newHere(ctx context.Context, title string, activate bool) error {
+func (a *app) newHere(ctx context.Context, title string, activate bool, servers []protocol.MCPServer) error {
 	dir, err := a.folder()
 	if err != nil {
 		return err
@@ -150,7 +220,9 @@ func (a *app) newHere(ctx context.Context, title string, activate bool) error {
 		title = ""
 	}
 	activate = activate || a.nowhere(dir)
-	return a.makeSession(ctx, protocol.NewSessionParams{Title: title, Workdir: dir, Activate: &activate})
+	return a.makeSession(ctx, protocol.NewSessionParams{
+		Title: title, Workdir: dir, Activate: &activate, MCPServers: servers,
+	})
 }
 
 func imageFlag(cmd *cobra.Command, files *[]string) {
@@ -189,9 +261,14 @@ func behaviorOf(flag string) (protocol.Kind, error) {
 
 // promptAndFollow subscribes before it prompts, so that no event of the run
 // can be missed: those that come before the reply wait in the subscription.
-func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view runView) error {
+func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *watch) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
+	if w.limit > 0 {
+		soft, cancel := context.WithTimeoutCause(keys.soft, w.limit, errTimeUp)
+		defer cancel()
+		keys.soft = soft
+	}
 	c, err := a.dial(keys.hard)
 	if err != nil {
 		return leftOr(err)
@@ -208,7 +285,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 	if err != nil {
 		return leftOr(err)
 	}
-	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newApprovalPrompt()}
+	w.keys, w.feed = keys, f
 	defer f.events.Close()
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
 	p.IdempotencyKey = keyOr(p.IdempotencyKey)
@@ -220,6 +297,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 		return errors.New("prompt: the daemon's reply names no run")
 	}
 	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
+	w.tally.run, w.tally.session = w.run, w.session
 	err = w.follow()
 	if !errors.Is(err, errInterrupted) && !errors.Is(err, client.ErrLost) {
 		a.seen(keys.hard, w.session)
@@ -260,33 +338,22 @@ func (a *app) printAnswer(r protocol.PromptReply) {
 	}
 }
 
-// endOf is the exit that the last of a result's events asks for.
+// endOf is the exit that a result's events ask for.
 func endOf(r *protocol.PromptResult) error {
-	if len(r.Events) == 0 {
-		return nil
-	}
-	var env protocol.EventEnvelope
-	if err := json.Unmarshal(r.Events[len(r.Events)-1], &env); err != nil {
-		return nil
-	}
-	if ev, err := client.Decode(env); err == nil {
-		if end, ok := ev.(protocol.AgentEnd); ok {
-			return exitOfRun(end.StopReason)
+	denied := false
+	for _, line := range r.Events {
+		var env protocol.EventEnvelope
+		if err := json.Unmarshal(line, &env); err != nil {
+			return nil
+		}
+		switch ev, _ := client.Decode(env); ev := ev.(type) {
+		case protocol.ToolEnd:
+			denied = denied || isDenied(ev)
+		case protocol.AgentEnd:
+			return exitOfRun(ev, denied)
 		}
 	}
 	return nil
-}
-
-// exitOfRun turns a run's, or its last message's, stop reason into an exit.
-func exitOfRun(reason protocol.StopReason) error {
-	switch reason {
-	case protocol.StopAborted:
-		return &quietExit{exitAborted}
-	case protocol.StopError:
-		return &quietExit{exitFailed}
-	default:
-		return nil
-	}
 }
 
 // leftOr replaces the error of a second Ctrl-C by its exit status.

@@ -17,8 +17,9 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/client/ssh"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // proxied is a running nous proxy.
@@ -30,7 +31,7 @@ type proxied struct {
 	lines *bufio.Reader
 }
 
-func startProxy(t *testing.T, d *tuitest.Daemon, args ...string) *proxied {
+func startProxy(t *testing.T, d *daemontest.Daemon, args ...string) *proxied {
 	t.Helper()
 	p := &proxied{t: t, cmd: exec.Command("nous", append([]string{"proxy"}, args...)...)}
 	p.cmd.Env = d.Env()
@@ -100,7 +101,7 @@ func (p *proxied) rest() (string, int) {
 // The hello comes first. subscribe goes to the event socket, every other line to the command
 // socket, and all that was asked is answered after the end of the input.
 func TestProxyJoinsBothSockets(t *testing.T) {
-	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	d := daemontest.Start(t, program(t, "noused"), "")
 	p := startProxy(t, d)
 	hello := p.line()
 	if hello.Proxy != 1 || hello.Epoch == "" || hello.Version == "" || hello.Socket != d.Socket || hello.Mux != 1 {
@@ -127,7 +128,7 @@ func TestProxyJoinsBothSockets(t *testing.T) {
 
 // To ask for the hello makes no session.
 func TestProxyMakesNoSession(t *testing.T) {
-	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	d := daemontest.Start(t, program(t, "noused"), "")
 	p := startProxy(t, d)
 	p.line()
 	p.say(`{"id":"a","type":"list_sessions"}`)
@@ -137,9 +138,9 @@ func TestProxyMakesNoSession(t *testing.T) {
 }
 
 func TestProxyWithoutADaemon(t *testing.T) {
-	d := tuitest.NewDaemon(t, program(t, "noused"), "")
+	d := daemontest.New(t, program(t, "noused"), "")
 	p := startProxy(t, d)
-	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyNoDaemon || l.Socket != d.Socket ||
+	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != ssh.CodeNoDaemon || l.Socket != d.Socket ||
 		l.Type != "" {
 		t.Errorf("got %s", l.text)
 	}
@@ -149,16 +150,16 @@ func TestProxyWithoutADaemon(t *testing.T) {
 }
 
 func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
-	for name, end := range map[string]func(*tuitest.Daemon){
-		"stopped": (*tuitest.Daemon).Stop,
-		"killed":  (*tuitest.Daemon).Kill,
+	for name, end := range map[string]func(*daemontest.Daemon){
+		"stopped": (*daemontest.Daemon).Stop,
+		"killed":  (*daemontest.Daemon).Kill,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := tuitest.StartDaemon(t, program(t, "noused"), "")
+			d := daemontest.Start(t, program(t, "noused"), "")
 			p := startProxy(t, d)
 			p.line()
 			end(d)
-			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyDaemonGone {
+			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != "daemon_gone" {
 				t.Errorf("got %s", l.text)
 			}
 			if text, status := p.rest(); text != "" || status != exitNoDaemon {
@@ -170,7 +171,7 @@ func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
 
 // Without a reader it ends, though its input goes on and a command is not answered.
 func TestProxyEndsWithItsReader(t *testing.T) {
-	d := tuitest.NewDaemon(t, program(t, "noused"), "")
+	d := daemontest.New(t, program(t, "noused"), "")
 	d.Fifo("began")
 	d.Fifo("never")
 	d.Tool("hold", `read -r request; echo >'`+d.Dir+`/began'; read -r line <'`+d.Dir+`/never'`)
@@ -192,7 +193,7 @@ func TestProxyEndsWithItsReader(t *testing.T) {
 // Long lines in both directions stay whole while events come between them. One over the
 // daemon's limit is refused by the daemon, and the next is read.
 func TestProxyPassesLongLinesOn(t *testing.T) {
-	d := tuitest.NewDaemon(t, program(t, "noused"), "", "--max-line", fmt.Sprint(2<<20))
+	d := daemontest.New(t, program(t, "noused"), "", "--max-line", fmt.Sprint(2<<20))
 	d.Start()
 	p := startProxy(t, d)
 	p.line()
@@ -234,7 +235,7 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 // A client that asks for a session and sends no frames, or too many streams, is told, in the place
 // of a frame, and the proxy ends.
 func TestProxyEndsAHostileSession(t *testing.T) {
-	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	d := daemontest.Start(t, program(t, "noused"), "")
 	var streams []byte
 	for i := range uint32(300) {
 		streams = binary.BigEndian.AppendUint32(append(streams, 0, 1, 0, 1), 2*i+1)
@@ -261,7 +262,7 @@ func TestProxyEndsAHostileSession(t *testing.T) {
 
 // A session ends with its client's input, without a word.
 func TestProxyEndsASessionWithItsClient(t *testing.T) {
-	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	d := daemontest.Start(t, program(t, "noused"), "")
 	p := startProxy(t, d)
 	p.line()
 	p.say(`{"mux":1}`)
@@ -270,28 +271,6 @@ func TestProxyEndsASessionWithItsClient(t *testing.T) {
 	}
 	if text, status := p.rest(); text != `{"mux":1}`+"\n" || status != exitOK {
 		t.Errorf("got %q and status %d", text, status)
-	}
-}
-
-// A daemon that is killed in the middle of a line has said whole lines, and, where the line was
-// longer than the proxy holds, one that nobody takes for whole.
-func TestProxyOfADaemonThatIsKilledInTheMiddle(t *testing.T) {
-	for _, size := range []int{10, piece - 1, piece, piece + 1, 10 * piece} {
-		var out bytes.Buffer
-		j := &proxyMux{out: &out}
-		if err := j.copy(strings.NewReader("{\"a\":1}\n"+strings.Repeat("x", size)), nil); err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.SplitAfter(out.String(), "\n")
-		if lines[0] != "{\"a\":1}\n" || lines[len(lines)-1] != "" || len(lines) > 3 {
-			t.Errorf("%d bytes: got %d lines, which begin with %.20q", size, len(lines), lines[0])
-		}
-		if len(lines) == 3 && !strings.HasSuffix(lines[1], "x\x00\n") {
-			t.Errorf("%d bytes: got a line of %d bytes that looks whole", size, len(lines[1]))
-		}
-		if size < piece && len(lines) == 3 {
-			t.Errorf("%d bytes: a part of a line was written", size)
-		}
 	}
 }
 
@@ -306,7 +285,7 @@ func flood() int {
 // Requests that come faster than they are answered are all answered, each
 // once, in little memory. A client beside is answered meanwhile.
 func TestProxyAnswersAFlood(t *testing.T) {
-	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	d := daemontest.Start(t, program(t, "noused"), "")
 	beside, err := client.Dial(t.Context(), d.Socket)
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 )
 
 // asksIn begins a run of a session that asks about a command outside the sandbox.
-func asksIn(t *testing.T, d *tuitest.Daemon, session string) {
+func asksIn(t *testing.T, d *daemontest.Daemon, session string) {
 	t.Helper()
 	p := protocol.PromptParams{
 		Scope: protocol.Scope{SessionID: session},
@@ -55,17 +55,17 @@ func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
 	other := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Elsewhere", Activate: &off}).
 		SessionID
 	asksIn(t, d, other)
-	s.Wait("1 question elsewhere")
+	s.Wait("1 approval elsewhere")
 	q := state(t, d.Socket).PendingApprovals[0]
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: q.ApprovalID, Option: "once"})
-	s.WaitGone("question elsewhere")
+	s.WaitGone("approval elsewhere")
 	s.WaitGone("1 other run")
 
 	asksIn(t, d, other)
-	s.Wait("1 question elsewhere")
+	s.Wait("1 approval elsewhere")
 	s.Type(keyF6)
-	s.Wait("Elsewhere", "Allow bash to run this?", "echo done")
-	s.WaitGone("question elsewhere")
+	s.Wait("Elsewhere", "Allow bash to run OUTSIDE", "echo done")
+	s.WaitGone("approval elsewhere")
 	s.Type(keyF5 + "o")
 	s.Wait("approval: allowed", "idle")
 }

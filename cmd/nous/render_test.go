@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"noused/internal/client/export"
+	"noused/internal/plaintext"
 )
 
 func TestRichText(t *testing.T) {
@@ -49,7 +52,7 @@ func FuzzRichText(f *testing.F) {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		got := string(richText(printable(source)))
+		got := string(richText(plaintext.Text(source)))
 		for _, found := range tag.FindAllString(got, -1) {
 			if !fine.MatchString(found) {
 				t.Fatalf("%q: the page has %s", source, found)
@@ -77,7 +80,7 @@ func TestMarkdownOfDangerousTextsIsCode(t *testing.T) {
 		"<script>x</script>":                      "> ```\n> <script>x</script>\n> ```",
 		"`[b](javascript:x)` is code":             "> `[b](javascript:x)` is code",
 	} {
-		if got := quotedText(source); got != want {
+		if got := export.QuotedText(source, loaded); got != want {
 			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}

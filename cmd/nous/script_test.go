@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"noused/internal/daemontest"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/testenv"
 )
@@ -56,6 +56,10 @@ func TestScripts(t *testing.T) {
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer sk-unknown" {
 			http.Error(w, "no such key", http.StatusUnauthorized)
+			return
+		}
+		if r.Header.Get("Authorization") == "Bearer sk-broke" {
+			http.Error(w, `{"error":{"code":"insufficient_quota","message":"pay"}}`, http.StatusTooManyRequests)
 			return
 		}
 		if r.URL.Path == "/v1/models" {
@@ -155,22 +159,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 type daemon struct {
 	program, dir string
 	env          *testscript.Env
-	process      *os.Process // nil when none runs
-	ended        chan error
+	process      *daemontest.Process // nil when none runs
 	log          bytes.Buffer
 }
 
 func (d *daemon) socket() string { return filepath.Join(d.dir, "s") }
 
 func (d *daemon) start(args []string) error {
-	notify := filepath.Join(d.dir, "notify")
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	defer os.Remove(notify)
-	defer ready.Close()
-
 	d.log.Reset()
 	flags := 0 // where they begin
 	for flags < len(args) && !strings.HasPrefix(args[flags], "-") {
@@ -180,26 +175,13 @@ func (d *daemon) start(args []string) error {
 		"--socket", d.socket(), "--state-dir", filepath.Join(d.dir, "state"),
 		"--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
 	}, args[flags:]...)...)
-	cmd.Env = slices.Concat([]string{"NOTIFY_SOCKET=" + notify}, d.env.Vars, args[:flags])
+	cmd.Env = slices.Concat(d.env.Vars, args[:flags])
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
-	if err := cmd.Start(); err != nil {
-		return err
+	var err error
+	if d.process, err = daemontest.Run(cmd); err != nil {
+		return fmt.Errorf("%w\n%s", err, d.log.Bytes())
 	}
-	d.process, d.ended = cmd.Process, make(chan error, 1)
-	go func() { // ends with the daemon
-		err := cmd.Wait()
-		ready.Close()
-		d.ended <- err
-	}()
-	for buf := make([]byte, 1<<10); ; {
-		n, err := ready.Read(buf)
-		if err != nil {
-			return fmt.Errorf("not ready: %v", d.end(os.Kill))
-		}
-		if strings.Contains(string(buf[:n]), "READY=1") {
-			return nil
-		}
-	}
+	return nil
 }
 
 // end signals the daemon and waits for its end.
@@ -207,9 +189,9 @@ func (d *daemon) end(sig os.Signal) error {
 	if d.process == nil {
 		return nil
 	}
-	_ = d.process.Signal(sig)
+	err := d.process.End(sig)
 	d.process = nil
-	if err := <-d.ended; err != nil {
+	if err != nil {
 		return fmt.Errorf("noused: %w\n%s", err, d.log.Bytes())
 	}
 	return nil

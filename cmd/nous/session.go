@@ -3,13 +3,23 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
+	"noused/internal/worktree"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -144,10 +154,13 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 		}
 		return a.deleteInWorktree(ctx, id)
 	}
-	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id},
-		func(r protocol.SessionDeleted) {
-			a.println(r.SessionID)
-		})
+	return a.deleteNow(ctx, id)
+}
+
+func (a *app) deleteNow(ctx context.Context, id string) error {
+	_, err := act(a, func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id) },
+		func(r protocol.SessionDeleted) { a.println(r.SessionID) })
+	return err
 }
 
 // printSessions prints a list of sessions.
@@ -232,7 +245,9 @@ func (a *app) switchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id}, a.printSession)
+			_, err = act(a, func(c client.Sender) (protocol.Session, error) { return actions.Switch(cmd.Context(), c, id) },
+				a.printSession)
+			return err
 		},
 	}
 }
@@ -253,15 +268,17 @@ func (a *app) branchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.BranchSessionParams{SessionID: scope.SessionID, LeafID: leaf, Activate: &activate}
-			if p.SessionID == "" {
+			if scope.SessionID == "" {
 				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}
-				p.SessionID = state.SessionID
+				scope.SessionID = state.SessionID
 			}
-			return query(cmd.Context(), a, protocol.BranchSession, p, func(r protocol.Branch) { a.println(r.SessionID) })
+			_, err = act(a, func(c client.Sender) (protocol.Branch, error) {
+				return actions.Branch(cmd.Context(), c, scope.SessionID, leaf, activate)
+			}, func(r protocol.Branch) { a.println(r.SessionID) })
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&leaf, "leaf", "", "branch at the entry with this `id`")
@@ -291,8 +308,10 @@ func (a *app) renameCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetTitleParams{Scope: scope, Title: strings.Join(args, " ")}
-			return query(cmd.Context(), a, protocol.SetTitle, p, func(r protocol.TitleAccepted) { a.println(r.Title) })
+			_, err = act(a, func(c client.Sender) (protocol.TitleAccepted, error) {
+				return actions.Rename(cmd.Context(), c, scope, strings.Join(args, " "))
+			}, func(r protocol.TitleAccepted) { a.println(r.Title) })
+			return err
 		},
 	}
 }
@@ -308,8 +327,10 @@ func (a *app) setLeafCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetLeafParams{Scope: scope, LeafID: args[0]}
-			return query(cmd.Context(), a, protocol.SetLeaf, p, func(r protocol.Leaf) { a.println(r.LeafID) })
+			_, err = act(a, func(c client.Sender) (protocol.Leaf, error) {
+				return actions.SetLeaf(cmd.Context(), c, scope, args[0])
+			}, func(r protocol.Leaf) { a.println(r.LeafID) })
+			return err
 		},
 	}
 }
@@ -324,7 +345,10 @@ func (a *app) treeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: scope}, a.printTree)
+			_, err = act(a, func(c client.Sender) (protocol.Tree, error) {
+				return actions.ReadTree(cmd.Context(), c, scope)
+			}, a.printTree)
+			return err
 		},
 	}
 }
@@ -333,19 +357,203 @@ func (a *app) treeCommand() *cobra.Command {
 func (a *app) printTree(r protocol.Tree) {
 	var rows [][]string
 	leaf := -1
-	for i, row := range treeRows(r) {
+	for i, row := range plain.TreeRows(r) {
 		mark := ""
 		if row.Leaf {
 			mark, leaf = "*", i
 		}
 		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " +
-			oneLine(row.Snippet, 80)})
+			plain.OneLine(row.Snippet, 80)})
 	}
-	for i, line := range table(rows) {
+	for i, line := range plain.Table(rows) {
 		look := ""
 		if i == leaf {
-			look = asBold
+			look = plain.Bold
 		}
-		a.printSpans(span{line, look})
+		a.printSpans(plain.Span{Text: line, Look: look})
 	}
+}
+
+// sessionTable is a list of sessions as a person sees it, those that need
+// somebody first; of all folders one table for each, with the folder above it. A
+// folder that is a worktree is shown as one.
+func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []plain.Span) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, protocol.ByNeed)
+	folders := plain.Folders(list)
+	if len(folders) == 0 || folders[0] == "" { // it has none
+		return plain.SessionLines(list, active)
+	}
+	for _, folder := range folders {
+		if len(lines) > 0 {
+			lines = append(lines, plain.Span{})
+		}
+		repo, branch, linked := a.worktreeOf(folder)
+		switch {
+		case a.gone(folder):
+			lines = append(lines, plain.Span{Text: a.folderText(folder), Look: plain.Bold})
+		case linked:
+			lines = append(lines, plain.Span{
+				Text: plain.OneLine(folder, 4096) + "  worktree of " + plain.Worktree(repo, branch), Look: plain.Bold,
+			})
+		case all:
+			lines = append(lines, plain.Span{Text: plain.OneLine(folder, 4096), Look: plain.Bold})
+		}
+		of := slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool { return s.Workdir != folder })
+		lines = append(lines, plain.SessionLines(of, active)...)
+	}
+	return lines
+}
+
+// folderGone tells whether a session's folder is no more. One that cannot be
+// looked at may be there.
+func folderGone(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// gone is folderGone of a folder of the daemon's machine, if that is this one.
+func (a *app) gone(dir string) bool { return a.far == nil && folderGone(dir) }
+
+// worktreeOf is worktree.Of of such a folder.
+func (a *app) worktreeOf(dir string) (repo, branch string, ok bool) {
+	if a.far != nil {
+		return "", "", false
+	}
+	return worktree.Of(dir)
+}
+
+// folderText is a session's folder in a line, "" where it has none.
+func (a *app) folderText(dir string) string {
+	if dir != "" && a.gone(dir) {
+		return plain.OneLine(dir, 4096) + " (gone)"
+	}
+	return plain.OneLine(dir, 4096)
+}
+
+// noBranch is what --worktree has without a branch: a name is made up.
+const noBranch = "a new one"
+
+// newInWorktree makes a worktree of the repository that nous stands in, and a
+// session there. Where there is no session, there is no worktree either; it stays
+// only where the daemon went away and may have made the session.
+func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSessionParams) error {
+	switch branch {
+	case "":
+		return cmdline.Errorf("--worktree wants the name of a branch, or nothing at all")
+	case noBranch:
+		branch = ""
+	}
+	dir, err := a.folder()
+	if err != nil {
+		return err
+	}
+	if _, err := a.everySession(ctx, dir); errors.Is(err, client.ErrUnsupported) {
+		return client.ErrNoFolders
+	} else if err != nil { // no daemon, no worktree
+		return err
+	}
+	adding, stop := untilInterrupted(ctx)
+	tree, err := worktree.Add(adding, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
+	stop()
+	if err != nil {
+		return err
+	}
+	p.Workdir = tree.Dir
+	_, err = fetch(ctx, a, protocol.NewSession, p, a.printSession)
+	var refused *protocol.Error
+	switch {
+	case err == nil:
+		a.notef("worktree %s, branch %s", tree.Dir, tree.Branch)
+		return nil
+	case errors.As(err, &refused), isNoDaemon(err):
+		return errors.Join(err, tree.TakeBack(ctx))
+	}
+	return fmt.Errorf("%w; the worktree %s stays, as the session may have been made", err, tree.Dir)
+}
+
+// untilInterrupted is for git, which is no part of what the terminal sends signals to.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// deleteInWorktree removes a session's worktree and then the session. In this
+// order nothing that cannot be had again is lost by an end in between: all of the
+// worktree is committed, and the same command deletes the session.
+func (a *app) deleteInWorktree(ctx context.Context, id string) error {
+	all, err := a.everySession(ctx, "")
+	if err != nil {
+		return err
+	}
+	dir, err := worktreeToRemove(id, all)
+	if err != nil {
+		return err
+	}
+	removing, stop := untilInterrupted(ctx)
+	defer stop()
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		if err := a.forgetWorktree(removing, dir, all); err != nil {
+			return err
+		}
+	} else {
+		_, branch, _ := worktree.Of(dir)
+		if err := worktree.Remove(removing, dir, worktree.Home(os.Getenv)); err != nil {
+			return err
+		}
+		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
+	}
+	stop()
+	return a.deleteNow(ctx, id)
+}
+
+// forgetWorktree has git forget a worktree whose folder is gone. Nothing in the
+// session says of which repository it was: it is looked for where nous stands, and
+// in the folders of the other sessions.
+func (a *app) forgetWorktree(ctx context.Context, dir string, all []protocol.SessionInfo) error {
+	var places []string
+	if here, err := currentFolder(); err == nil {
+		places = append(places, here)
+	}
+	for _, folder := range plain.Folders(all) {
+		if folder != dir && !folderGone(folder) {
+			places = append(places, folder)
+		}
+	}
+	known, err := worktree.Forget(ctx, dir, worktree.Home(os.Getenv), places)
+	if err != nil {
+		return err
+	}
+	if known {
+		a.notef("the folder %s is gone already; git forgets the worktree, and its branch stays", dir)
+	} else {
+		a.notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune "+
+			"there forgets it", dir)
+	}
+	return nil
+}
+
+// worktreeToRemove is the folder of a session that is idle and alone there.
+func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err error) {
+	for _, s := range all {
+		if s.SessionID != id {
+			continue
+		}
+		if s.RunState != protocol.StateIdle {
+			return "", fmt.Errorf("%s runs; nous abort ends the run", id)
+		}
+		dir = s.Workdir
+	}
+	if dir == "" {
+		return "", &protocol.Error{Code: protocol.SessionNotFound, Message: "there is no session " + id + " with a folder"}
+	}
+	var others []protocol.SessionInfo
+	for _, s := range all {
+		if s.SessionID != id && (s.Workdir == dir || strings.HasPrefix(s.Workdir, dir+string(filepath.Separator))) {
+			others = append(others, s)
+		}
+	}
+	if len(others) > 0 {
+		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, someOf(others))
+	}
+	return dir, nil
 }

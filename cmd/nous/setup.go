@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/model/catalogue"
 	"noused/internal/model/credentials"
@@ -180,14 +183,40 @@ func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
 		return nil, cmdline.Errorf("keys and the daemon's model are files of its machine: run nous there")
 	}
 	s := &setupRun{app: a, ctx: ctx, dir: setup.ConfigDir(os.Getenv), in: bufio.NewReader(io.LimitReader(a.in, maxPasted))}
-	return s, s.look()
+	return s, s.look(false)
 }
 
-// look asks the daemon which models there are; the daemon asks the servers.
-func (s *setupRun) look() error {
-	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true})
+// look asks the daemon which models there are; the daemon asks the servers, with saved keys
+// where saved is set. What servers of this machine list is that of the provider that the
+// catalogue has at their port.
+func (s *setupRun) look(saved bool) error {
+	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true, Saved: saved})
+	for i, m := range r.Models {
+		if m.Source == "server" && m.Provider == "openai" {
+			r.Models[i].Provider = cmp.Or(localProvider(m.BaseURL), m.Provider)
+		}
+	}
 	s.models = r.Models
 	return err
+}
+
+// localProvider is the provider without a key that comes at the port of a server of this
+// machine, "" where there is none.
+func localProvider(baseURL string) string {
+	at, err := url.Parse(baseURL)
+	if err != nil || at.Hostname() != "127.0.0.1" {
+		return ""
+	}
+	for _, name := range catalogue.Names() {
+		p, _ := catalogue.FindProvider(name)
+		for _, server := range p.Servers {
+			u, err := url.Parse(server)
+			if err == nil && p.KeyVariable == "" && u.Hostname() == "localhost" && u.Port() == at.Port() {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // reload has the daemon read the keys and its configuration.
@@ -206,7 +235,7 @@ func (s *setupRun) asks() bool { return s.personThere() }
 // word is the answer where free is set.
 func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
 	for i, word := range words[:min(len(words), maxChoices)] {
-		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.paint(asDim, about[i]))
+		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.Paint(plain.Dim, about[i]))
 	}
 	if more := len(words) - maxChoices; more > 0 {
 		s.notef("      and %d more: write a name", more)
@@ -242,10 +271,13 @@ func (s *setupRun) chooseProvider() (string, error) {
 		}
 	}
 	for _, m := range s.models {
-		switch {
-		case m.Source == "server" && m.Provider == "openai" && m.BaseURL != "":
-		case m.Reachable != nil && *m.Reachable && !m.Refused:
-			add(m.Provider, "its key is there")
+		if m.Source != "server" && m.Reachable != nil && !m.Refused {
+			add(m.Provider, aboutKey(m))
+		}
+	}
+	for _, m := range s.models {
+		if m.Source == "server" && localProvider(m.BaseURL) == m.Provider {
+			add(m.Provider, "answers on this machine, with "+s.someModels(m.Provider))
 		}
 	}
 	for _, name := range []string{
@@ -258,6 +290,36 @@ func (s *setupRun) chooseProvider() (string, error) {
 		add(name, "")
 	}
 	return s.choose("Provider?", words, about, false)
+}
+
+// aboutKey says where a provider's key is, and whether it can be used.
+func aboutKey(m protocol.ListedModel) string {
+	text := "its key is there"
+	if m.KeyVariable != "" {
+		text += ", in " + plain.Cell(m.KeyVariable)
+	}
+	switch {
+	case m.NoCredit:
+		text += "; there is no credit left"
+	case !*m.Reachable:
+		text += "; it does not answer now"
+	}
+	return text
+}
+
+// someModels are the first models of a provider, and how many more there are.
+func (s *setupRun) someModels(provider string) string {
+	var names []string
+	for _, m := range s.models {
+		if m.Provider == provider && m.Name != "" {
+			names = append(names, plain.OneLine(m.Name, 40))
+		}
+	}
+	text := strings.Join(names[:min(len(names), 2)], ", ")
+	if more := len(names) - 2; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // known says that there is no such provider.
@@ -305,7 +367,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	if err := credentials.Save(s.dir, provider, key); err != nil {
 		return err
 	}
-	if err := errors.Join(s.reload(), s.look()); err != nil {
+	if err := errors.Join(s.reload(), s.look(true)); err != nil {
 		return err
 	}
 	row, found := s.row(provider)
@@ -320,21 +382,25 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		}
 		err = errors.Join(err, s.reload())
 		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
-		p, _ := catalogue.FindProvider(provider)
-		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it",
-			p.KeyVariable)
+		s.notef("the key is not kept; copy it again")
 		return errors.Join(err, &quietExit{exitNoModel})
+	case row.NoCredit:
+		s.notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
 	case row.Reachable != nil && !*row.Reachable:
 		s.notef("the key is saved; it could not be tried: %s", row.Problem)
 	default:
 		s.notef("the key works")
+	}
+	if row.KeyVariable != "" {
+		s.notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
+			row.KeyVariable)
 	}
 	return nil
 }
 
 // readKey reads a key without showing it, or the first line of standard input.
 func (s *setupRun) readKey(provider string) (string, error) {
-	if !isTerminal(s.app.in) {
+	if !plain.IsTerminal(s.app.in) {
 		line, err := s.in.ReadString('\n')
 		if line = strings.TrimSpace(line); line == "" {
 			return "", fmt.Errorf("standard input has no key: %w", err)

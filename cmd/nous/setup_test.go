@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/testenv"
 	"noused/internal/tui/tuitest"
 )
@@ -25,7 +26,7 @@ func setsUp(t *testing.T) *screen {
 		_, _ = io.WriteString(w, `{"data":[{"id":"gpt-6.1-sol"},{"id":"gpt-5"}]}`)
 	}))
 	t.Cleanup(models.Close)
-	d := tuitest.NewDaemon(t, program(t, "noused"), "[providers.openai]\nbase_url = \""+models.URL+"/v1\"\n")
+	d := daemontest.New(t, program(t, "noused"), "[providers.openai]\nbase_url = \""+models.URL+"/v1\"\n")
 	d.Modelless = true
 	d.Start()
 	cmd := exec.Command("nous", "setup")

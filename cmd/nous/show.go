@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/export"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -94,17 +95,10 @@ type finder struct {
 	name     string
 	sessions []protocol.SessionInfo
 	ids      map[string]bool // of what was found
-	run      *foundRun
+	run      *plain.Run
 	taken    map[string]bool // run's messages
 	in       string
 	entry    jsontext.Value // in that session
-}
-
-// foundRun is a run: what it left in a session, on all branches.
-type foundRun struct {
-	SessionID string           `json:"session_id"`
-	RunID     string           `json:"run_id"`
-	Messages  []jsontext.Value `json:"messages"`
 }
 
 func (f *finder) list(ctx context.Context) ([]protocol.SessionInfo, error) {
@@ -199,7 +193,7 @@ func (f *finder) entriesIn(ctx context.Context, tree protocol.Tree) error {
 // that stands for others is not the last one there.
 func (f *finder) read(ctx context.Context, session, id string) error {
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id}
-	for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+	for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
 		if err != nil {
 			return err
 		}
@@ -221,10 +215,10 @@ func (f *finder) read(ctx context.Context, session, id string) error {
 
 // runsIn goes through the branches of a session, the newest first.
 func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
-	tips := tipsOf(tree)
+	tips := plain.Tips(tree)
 	for i := range min(len(tips), maxShowBranches) {
 		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
-		for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+		for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
 			if err == nil {
 				err = f.addMessages(page)
 			}
@@ -250,7 +244,7 @@ func (f *finder) addMessages(r protocol.Messages) error {
 		}
 		f.ids[of.RunID] = true
 		if f.run == nil {
-			f.run = &foundRun{SessionID: r.SessionID, RunID: of.RunID}
+			f.run = &plain.Run{SessionID: r.SessionID, RunID: of.RunID}
 		}
 		if f.run.SessionID == r.SessionID && f.run.RunID == of.RunID && !f.taken[of.ID] {
 			f.taken[of.ID] = true
@@ -265,44 +259,20 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 	if a.json {
 		return a.encodeLine(s)
 	}
-	pairs := [][2]string{{"session", s.SessionID}}
-	add := func(key, value string) {
-		if value != "" {
-			pairs = append(pairs, [2]string{key, value})
-		}
-	}
-	add("title", oneLine(s.Title, 200))
-	add("folder", a.folderText(s.Workdir))
+	tree := ""
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
-		add("worktree", describeWorktree(repo, branch))
+		tree = plain.Worktree(repo, branch)
 	}
-	add("made", stamp(s.CreatedAt))
-	add("last used", stamp(s.UpdatedAt))
-	add("branched from", s.ParentID)
-	add("state", string(s.RunState))
-	add("waiting for", string(s.WaitingFor))
-	if w := s.Working; w != nil {
-		add("run", w.RunID+", since "+stamp(w.StartedAt))
-		add("tool", w.ToolName)
-	}
-	add("last run", string(s.LastStopReason))
-	if s.Unread {
-		add("unread", "yes")
-	}
-	add("model", modelName(s.Model))
-	add("messages", fmt.Sprint(s.Messages))
-	add("usage", describeCost(s.Usage))
-	add("last said", oneLine(s.LastText, lineWidth))
-	a.printPairs(pairs)
+	a.printPairs(plain.Facts(s, a.folderText(s.Workdir), tree))
 	return nil
 }
 
 // printRun prints what a run was and what was said in it.
-func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full bool) error {
+func (a *app) printRun(ctx context.Context, c *client.Client, r plain.Run, full bool) error {
 	if a.json {
 		return a.encodeLine(r)
 	}
-	sum, err := sumUp(r)
+	sum, err := plain.SumUp(r)
 	if err != nil {
 		return err
 	}
@@ -311,25 +281,25 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 	if err != nil {
 		return err
 	}
-	end := sum.end
+	end := sum.End
 	switch last := state.LastRun; {
 	case state.RunID == r.RunID:
 		end = string(state.RunState)
 	case last != nil && last.RunID == r.RunID:
 		end = string(last.StopReason)
 		if last.Error != nil {
-			end += ": " + describeError(last.Error.Code, last.Error.Message, "")
+			end += ": " + plain.ErrorText(last.Error.Code, last.Error.Message, "")
 		}
 	}
 	a.printPairs([][2]string{
 		{"run", r.RunID},
-		{"session", strings.TrimSpace(r.SessionID + " " + oneLine(state.Title, 60))},
-		{"began", stamp(sum.began)},
-		{"took", sum.took().String()},
-		{"result", oneLine(end, 2*lineWidth)},
-		{"models", oneLine(strings.Join(sum.models, ", "), lineWidth)},
-		{"tools", oneLine(cmp.Or(strings.Join(sum.tools, ", "), "none"), 2*lineWidth)},
-		{"usage", describeCost(sum.usage)},
+		{"session", strings.TrimSpace(r.SessionID + " " + plain.OneLine(state.Title, 60))},
+		{"began", plain.Stamp(sum.Began)},
+		{"took", sum.Took().String()},
+		{"result", plain.OneLine(end, 2*plain.LineWidth)},
+		{"models", plain.OneLine(strings.Join(sum.Models, ", "), plain.LineWidth)},
+		{"tools", plain.OneLine(cmp.Or(strings.Join(sum.Tools, ", "), "none"), 2*plain.LineWidth)},
+		{"usage", plain.Cost(sum.Usage)},
 	})
 	for _, entry := range r.Messages {
 		a.println("")
@@ -338,86 +308,6 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 		}
 	}
 	return nil
-}
-
-// runSum is what the messages of a run say together.
-type runSum struct {
-	began, ended time.Time
-	models       []string
-	tools        []string // each once, with how often it was called
-	usage        protocol.Usage
-	end          string
-}
-
-func (s runSum) took() time.Duration { return s.ended.Sub(s.began).Round(time.Millisecond) }
-
-func sumUp(r foundRun) (s runSum, err error) {
-	var calls []string
-	for _, entry := range r.Messages {
-		var m protocol.Message
-		if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
-			return s, fmt.Errorf("decode message: %w", err)
-		}
-		if s.began.IsZero() {
-			s.began = m.CreatedAt
-		}
-		s.ended, s.end = m.CreatedAt, "not known"
-		if m.Role == "assistant" {
-			if s.end = string(m.StopReason); m.StopReason == protocol.StopEnd {
-				s.end = string(protocol.StopCompleted)
-			}
-		}
-		if m.Model != "" && !slices.Contains(s.models, m.Model) {
-			s.models = append(s.models, m.Model)
-		}
-		for _, call := range m.ToolCalls {
-			calls = append(calls, call.Name)
-		}
-		addUsage(&s.usage, m.Usage)
-	}
-	s.tools = counted(calls)
-	return s, nil
-}
-
-// counted is a list with each word once: "read × 2".
-func counted(words []string) (once []string) {
-	slices.Sort(words)
-	for len(words) > 0 {
-		n := 1
-		for n < len(words) && words[n] == words[0] {
-			n++
-		}
-		word := words[0]
-		if n > 1 {
-			word = fmt.Sprintf("%s × %d", word, n)
-		}
-		once, words = append(once, word), words[n:]
-	}
-	return once
-}
-
-func addUsage(sum, u *protocol.Usage) {
-	if u == nil {
-		return
-	}
-	sum.InputTokens += u.InputTokens
-	sum.OutputTokens += u.OutputTokens
-	sum.CachedTokens += u.CachedTokens
-	if u.Cost != nil {
-		if sum.Cost == nil {
-			sum.Cost = &protocol.Cost{Currency: u.Cost.Currency}
-		}
-		sum.Cost.Amount += u.Cost.Amount
-	}
-}
-
-// describeCost is what was used, and what it cost where prices are known.
-func describeCost(u protocol.Usage) string {
-	text := describeUsage(&u)
-	if u.Cost != nil {
-		text += fmt.Sprintf(", %.4f %s", u.Cost.Amount, u.Cost.Currency)
-	}
-	return text
 }
 
 // printWhole prints an entry whole, and where it is.
@@ -435,18 +325,18 @@ func (a *app) printWhole(session string, entry jsontext.Value) error {
 	}
 	if m.Thinking != "" {
 		a.println("  thinking:")
-		a.println(indent(a.fit(m.Thinking), "    "))
+		a.println(format.Indent(a.fit(m.Thinking), "    "))
 	}
 	where := []string{session}
 	for _, more := range []string{m.RunID, m.Model, string(m.StopReason)} {
 		if more != "" {
-			where = append(where, oneLine(more, lineWidth))
+			where = append(where, plain.OneLine(more, plain.LineWidth))
 		}
 	}
 	if m.Usage != nil {
-		where = append(where, describeCost(*m.Usage))
+		where = append(where, plain.Cost(*m.Usage))
 	}
-	a.printSpans(span{strings.Join(where, " · "), asDim})
+	a.printSpans(plain.Span{Text: strings.Join(where, " · "), Look: plain.Dim})
 	return nil
 }
 
@@ -459,4 +349,153 @@ func (a *app) encodeLine(v any) error {
 	return nil
 }
 
-func stamp(at time.Time) string { return at.Local().Format(time.DateTime) }
+func (a *app) messagesCommand() *cobra.Command {
+	var leaf string
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "messages",
+		Short: "Print a session's conversation, from its root to its leaf",
+		Args:  cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true}
+			session, err := a.printMessages(cmd.Context(), p, full)
+			if session != "" {
+				a.seen(cmd.Context(), session)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&leaf, "leaf", "", "end at the entry with this `id`")
+	a.rawFlag(cmd)
+	cmd.Flags().BoolVar(&full, "full", false, "print tool calls and results whole")
+	return cmd
+}
+
+// printMessages prints a conversation page by page, and with --json as the one reply that
+// all pages are together. session is whose it is, where all of it was read.
+func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, full bool) (session string, err error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if a.json {
+		return a.printWholeMessages(ctx, c, p)
+	}
+	printed := false
+	for page, err := range client.Pages(p, client.Messages(ctx, sender{a, c})) {
+		if err != nil {
+			return "", err
+		}
+		session = page.SessionID
+		for _, entry := range page.Messages {
+			if printed {
+				a.println("")
+			}
+			printed = true
+			if err := a.printEntry(entry, full); err != nil {
+				return session, err
+			}
+		}
+	}
+	return session, nil
+}
+
+// printWholeMessages prints a conversation as JSON: a reply of one page as it came.
+func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protocol.GetMessagesParams) (session string,
+	err error,
+) {
+	var only []byte
+	pages := 0
+	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
+		pages++
+		if only, err = client.Raw(ctx, sender{a, c}, protocol.GetMessages, p); err == nil {
+			err = json.Unmarshal(only, &page)
+		}
+		return page, err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case pages > 1:
+		return all.SessionID, a.encodeLine(all)
+	}
+	a.printJSON(only)
+	return all.SessionID, nil
+}
+
+func (a *app) printEntry(entry jsontext.Value, full bool) error {
+	lines, err := plain.Entry(entry, full, a.raw)
+	a.printLines(lines)
+	return err
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "export [SESSION]",
+		Short: "Write a session's conversation as a document",
+		Long: `Write a session's conversation, from its root to its leaf, to standard output.
+
+  md    Markdown. A text with dangerous links or active HTML is put into a code
+        block.
+  html  One web page that needs no other file; images are in it. The Markdown
+        of assistants is rendered, without HTML of theirs. It also has the
+        session's tree and its other branches, and can be searched.
+  json  What the daemon has, indented. --json prints it on one line.
+  atif  A trajectory in the Agent Trajectory Interchange Format (ATIF-v1.4),
+        for Harbor and others that evaluate agents.
+
+Characters that could control a terminal are removed from md and html, and
+escaped in json and atif.`,
+		Example: `  nous export > talk.md
+  nous export --format html ses-… > talk.html`,
+		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write := exporters[format]
+			if write == nil {
+				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
+			}
+			if a.json && cmd.Flags().Changed("format") && format != "json" {
+				return cmdline.Errorf("--json and --format %s exclude each other", format)
+			}
+			scope, err := a.scopeOf(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			doc, err := a.document(cmd.Context(), scope.SessionID, format)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				write = export.JSONLine
+			}
+			return write(a.out, doc)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json, html or atif")
+	completeWords(cmd, "format", "md", "json", "html", "atif")
+	return cmd
+}
+
+// document reads a session over one connection.
+func (a *app) document(ctx context.Context, session, format string) (*export.Document, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return export.Read(ctx, sender{a, c}, session, format, a.far != nil)
+}
+
+// exporters write a session in each of the formats.
+var exporters = map[string]func(io.Writer, *export.Document) error{
+	"md":   func(w io.Writer, doc *export.Document) error { return export.Markdown(w, doc, loaded) },
+	"json": export.JSON, "atif": export.ATIF,
+	"html": func(w io.Writer, doc *export.Document) error { return export.HTML(w, doc, richText) },
+}

@@ -6,12 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // What a user waits for whose command finds no daemon: from `nous ping` to its answer,
@@ -19,7 +20,7 @@ import (
 // changes; the figures are medians.
 func BenchmarkAutostart(b *testing.B) {
 	noused := program(b, "noused")
-	d := tuitest.NewDaemon(b, noused, "") // its folder only
+	d := daemontest.New(b, noused, "") // its folder only
 	b.Cleanup(func() { noneLeft(d.Socket) })
 	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH="+filepath.Dir(noused)+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+
 		filepath.Join(d.Dir, "fresh"))}
@@ -36,7 +37,7 @@ func BenchmarkAutostart(b *testing.B) {
 
 // `nous status` with 1,000 sessions, beside `nous ping`.
 func BenchmarkStatus(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	c, err := client.Dial(b.Context(), d.Socket)
 	if err != nil {
 		b.Fatal(err)
@@ -87,4 +88,24 @@ func beyond(b *testing.B, what string, took, pings []time.Duration) {
 	b.ReportMetric(ms(took), "ms-"+what)
 	b.ReportMetric(ms(pings), "ms-ping")
 	b.ReportMetric(ms(took)-ms(pings), "ms-beyond")
+}
+
+// `nous prompt --ephemeral` beyond the same prompt to a daemon that runs: a daemon that is
+// started and ended. Each round measures both.
+func BenchmarkEphemeral(b *testing.B) {
+	noused := program(b, "noused")
+	d := daemontest.Start(b, noused, "")
+	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH=" + filepath.Dir(noused) + ":" + os.Getenv("PATH"))}
+	private := nous
+	private.env = slices.DeleteFunc(slices.Clone(nous.env), func(v string) bool {
+		return strings.HasPrefix(v, "NOUSED_SOCKET=")
+	})
+	var alone, there []time.Duration
+	for b.Loop() {
+		alone = append(alone, private.time(b, "prompt", "--ephemeral", "hello"))
+		b.StopTimer()
+		there = append(there, nous.time(b, "prompt", "--new", "hello"))
+		b.StartTimer()
+	}
+	beyond(b, "ephemeral", alone, there)
 }

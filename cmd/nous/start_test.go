@@ -21,16 +21,16 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/start"
-	"noused/internal/tui/tuitest"
 )
 
 // starter is a folder where nous starts daemons by itself, and the environment for it.
 // None is left behind.
-func starter(t *testing.T) (*tuitest.Daemon, []string) {
+func starter(t *testing.T) (*daemontest.Daemon, []string) {
 	t.Helper()
-	d := tuitest.NewDaemon(t, "", "") // its folder only
+	d := daemontest.New(t, "", "") // its folder only
 	t.Cleanup(func() { noneLeft(d.Socket) })
 	return d, d.Env("PATH="+filepath.Dir(program(t, "noused"))+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+
 		filepath.Join(d.Dir, "fresh"))

@@ -10,31 +10,6 @@ import (
 	"noused/internal/protocol"
 )
 
-func TestOneLine(t *testing.T) {
-	for _, tc := range []struct {
-		in, want string
-		width    int
-	}{
-		{"a\n  b\tc", "a b c", 10},
-		{"abcdef", "abcdef", 6},
-		{"abcdefg", "abcde…", 6},
-		{strings.Repeat("ä", 1000), "ää…", 3},
-		{"", "", 3},
-	} {
-		if got := oneLine(tc.in, tc.width); got != tc.want {
-			t.Errorf("%.20q in %d: got %q, want %q", tc.in, tc.width, got, tc.want)
-		}
-	}
-}
-
-func TestTableAlignsByRunes(t *testing.T) {
-	got := table([][]string{{"a", "long cell", "x"}, {"ää", "b", "y"}, {"", "c", ""}})
-	want := []string{"a   long cell  x", "ää  b          y", "    c"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
-}
-
 func TestTreeIndentsWhereItBranches(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(nil, &out, &out)

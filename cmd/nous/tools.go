@@ -12,6 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
+	"noused/internal/client/actions"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -29,11 +32,11 @@ func (a *app) toolsCommand() *cobra.Command {
 			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope}, func(r protocol.Tools) {
 				rows := make([][]string, len(r.Tools))
 				for i, t := range r.Tools {
-					about := oneLine(t.Description, 70)
+					about := plain.OneLine(t.Description, 70)
 					if !t.Healthy {
-						about = oneLine(t.Problem, lineWidth)
+						about = plain.OneLine(t.Problem, plain.LineWidth)
 					}
-					rows[i] = []string{t.Name, yesNo(t.Active), yesNo(t.Healthy), t.Protocol, about}
+					rows[i] = []string{t.Name, plain.YesNo(t.Active), plain.YesNo(t.Healthy), t.Protocol, about}
 				}
 				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
 				a.printServers(r.Servers)
@@ -51,7 +54,9 @@ func (a *app) printServers(servers []protocol.ServerInfo) {
 	}
 	rows := make([][]string, len(servers))
 	for i, s := range servers {
-		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), oneLine(s.Message, aboutServer)}
+		rows[i] = []string{
+			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), plain.OneLine(s.Message, aboutServer),
+		}
 	}
 	a.println("")
 	a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
@@ -63,7 +68,9 @@ func (a *app) reloadCommand() *cobra.Command {
 		Short: "Read the tool descriptors again; calls that run are not disturbed",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
+			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
+				return actions.ReloadTools(cmd.Context(), c)
+			}, a.printReloaded)
 			if err == nil && len(r.Errors) > 0 {
 				err = &quietExit{exitFailed}
 			}
@@ -89,13 +96,6 @@ func (a *app) printReloaded(r protocol.ToolsReloaded) {
 	}
 }
 
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
 func (a *app) setToolsCommand() *cobra.Command {
 	var none bool
 	cmd := &cobra.Command{
@@ -111,10 +111,10 @@ func (a *app) setToolsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetActiveToolsParams{Scope: scope, Tools: append([]string{}, args...)}
-			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
-				a.println(fmt.Sprintf("%d active", r.Count))
-			})
+			_, err = act(a, func(c client.Sender) (protocol.ToolsAccepted, error) {
+				return actions.SetTools(cmd.Context(), c, scope, args)
+			}, func(r protocol.ToolsAccepted) { a.println(fmt.Sprintf("%d active", r.Count)) })
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "offer no tools")
@@ -171,7 +171,7 @@ func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
 		key, text, ok := strings.Cut(arg, "=")
 		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() &&
 			strings.Contains(r.Error.Message, "/"+key+": got string, ") {
-			a.notef("%s is a text; %s is not", oneLine(arg, 60), oneLine(key+":="+text, 60))
+			a.notef("%s is a text; %s is not", plain.OneLine(arg, 60), plain.OneLine(key+":="+text, 60))
 			return
 		}
 	}
@@ -183,7 +183,7 @@ func (a *app) printExtension(r protocol.ExtensionResult) {
 		a.println(strings.TrimSuffix(r.Result, "\n"))
 	case r.OK:
 	case r.Error != nil:
-		text := describeError(r.Error.Code, r.Error.Message, "")
+		text := plain.ErrorText(r.Error.Code, r.Error.Message, "")
 		// The result says more: what the tool reported, the end of its stderr.
 		if more := strings.TrimSpace(strings.TrimPrefix(r.Result, r.Error.Code+": "+r.Error.Message)); more != "" {
 			text += "\n" + more
@@ -214,7 +214,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 		}
 		value := jsontext.Value(text)
 		if err := value.Compact(); err != nil || value.Kind() != jsontext.KindBeginObject {
-			return nil, cmdline.Errorf("the arguments are not one JSON object: %s", oneLine(text, 60))
+			return nil, cmdline.Errorf("the arguments are not one JSON object: %s", plain.OneLine(text, 60))
 		}
 		return value, nil
 	}
@@ -236,7 +236,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 			}
 			value = quoted
 		} else if !value.IsValid() {
-			return nil, cmdline.Errorf("%s: not JSON: %s", key, oneLine(text, 60))
+			return nil, cmdline.Errorf("%s: not JSON: %s", key, plain.OneLine(text, 60))
 		}
 		object[key] = value
 	}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // farHost is a machine as nous sees it: a ssh in a PATH of its own, which leads to a daemon.
@@ -22,7 +22,7 @@ type farHost struct {
 }
 
 // reachable has a nous that is started with env reach the daemons by the names of their hosts.
-func reachable(t *testing.T, hosts map[string]*tuitest.Daemon) (env []string, at func(name string) farHost) {
+func reachable(t *testing.T, hosts map[string]*daemontest.Daemon) (env []string, at func(name string) farHost) {
 	t.Helper()
 	dir := t.TempDir()
 	script := "#!/bin/sh\n" + `case "$*" in *--start*) start=--start ;; esac
@@ -101,7 +101,7 @@ func (s *screen) answered(said string) {
 func TestScreenOfAnotherMachineComesBack(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	env, at := reachable(t, map[string]*tuitest.Daemon{"box": d})
+	env, at := reachable(t, map[string]*daemontest.Daemon{"box": d})
 	s := startScreen(t, d, look{env: env, args: []string{"--host", "box"}})
 	s.Wait("● box", "idle")
 	s.say("said before")
@@ -122,7 +122,7 @@ func TestScreenOfAnotherMachineComesBack(t *testing.T) {
 }
 
 // askingSSH is a ssh that asks for a code on the terminal, if it has one, and leads to a daemon then.
-func askingSSH(t *testing.T, d *tuitest.Daemon) (env []string, dir string) {
+func askingSSH(t *testing.T, d *daemontest.Daemon) (env []string, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	script := `#!/bin/sh
@@ -226,7 +226,7 @@ func TestScreenOfSeveralHosts(t *testing.T) {
 		Scope: protocol.Scope{SessionID: id},
 		Text:  "words for it",
 	})
-	env, at := reachable(t, map[string]*tuitest.Daemon{"box": box, "gpu": gpu})
+	env, at := reachable(t, map[string]*daemontest.Daemon{"box": box, "gpu": gpu})
 	at("none").down()
 	s := startScreen(t, box, look{env: env, args: []string{"--host", "none", "--host", "box", "--host", "gpu"}})
 	s.Wait("● box", "idle")

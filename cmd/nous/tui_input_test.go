@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"noused/internal/tui/tuitest"
-
+	"noused/internal/daemontest"
 	"noused/internal/testenv"
 )
 
@@ -42,7 +41,7 @@ func longTalk(t *testing.T, l look) *screen {
 	s.Paste("said before " + lines.String() + "the very end")
 	s.Press("enter")
 	s.WaitFor("the answer", func(screen string) bool {
-		return strings.Contains(screen, "the very end") && strings.Contains(screen, "── 1 turn") &&
+		return strings.Contains(screen, "the very end") && strings.Contains(screen, "(1 model call)") &&
 			strings.Contains(screen, "idle")
 	})
 	return s
@@ -120,7 +119,7 @@ func TestTheWheelMovesInAList(t *testing.T) {
 }
 
 // script writes a shell script into the daemon's folder, and returns its path.
-func script(t *testing.T, d *tuitest.Daemon, name, text string) string {
+func script(t *testing.T, d *daemontest.Daemon, name, text string) string {
 	t.Helper()
 	path := filepath.Join(d.Dir, name)
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {

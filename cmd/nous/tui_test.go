@@ -20,6 +20,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -49,7 +50,7 @@ func program(t testing.TB, name string) string {
 		}
 		built.dir, built.paths = dir, map[string]string{}
 	}
-	path, err := tuitest.Build(built.dir, name)
+	path, err := daemontest.Build(built.dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ const wordSlowly = "[model]\ndelay = \"10ms\"\n"
 type screen struct {
 	*tuitest.Terminal
 	t *testing.T
-	d *tuitest.Daemon
+	d *daemontest.Daemon
 }
 
 // look says what differs from a dark terminal of 100 by 30.
@@ -76,14 +77,14 @@ type look struct {
 }
 
 // openScreen starts nous and waits until it shows a session.
-func openScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
+func openScreen(t *testing.T, d *daemontest.Daemon, l look) *screen {
 	t.Helper()
 	s := startScreen(t, d, l)
 	s.Wait("connected", "idle")
 	return s
 }
 
-func startScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
+func startScreen(t *testing.T, d *daemontest.Daemon, l look) *screen {
 	t.Helper()
 	if l.cols == 0 {
 		l.cols, l.rows = 100, 30
@@ -97,7 +98,7 @@ func startScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
 	return &screen{tuitest.Start(t, cmd, l.cols, l.rows, l.light), t, d}
 }
 
-func startDaemon(t *testing.T, config string) *tuitest.Daemon {
+func startDaemon(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
 	d := newDaemon(t, config)
 	d.Start()
@@ -106,9 +107,9 @@ func startDaemon(t *testing.T, config string) *tuitest.Daemon {
 
 // newDaemon has the tools hold, which says that it holds and waits for a Write
 // to go, and shout, which says something at once.
-func newDaemon(t *testing.T, config string) *tuitest.Daemon {
+func newDaemon(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
-	d := tuitest.NewDaemon(t, program(t, "noused"), config)
+	d := daemontest.New(t, program(t, "noused"), config)
 	d.Fifo("go")
 	d.Tool("hold", `read -r request
 echo '{"version":"0","type":"log","level":"info","message":"holding on"}'
@@ -266,7 +267,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{args: []string{"--active"}})
-	s.Wait("steering: one at a time")
+	s.Wait("idle")
 	s.Type("\x1bOQ") // F2
 	s.Wait("steering: all")
 	if got := state(t, d.Socket).SteeringMode; got != "all" {
@@ -281,7 +282,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 	s.WaitGone("F3 follow-up: all")
 	// What another client sets is shown, too.
 	askDaemon(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "one-at-a-time"})
-	s.Wait("steering: one at a time")
+	s.WaitGone("steering:") // the default is not told
 }
 
 // Checklist 5: sessions are made, switched to and branched; each keeps what was
@@ -489,15 +490,15 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	two.say("/switch " + parent)
 	two.Wait("running", "holding on")
 	for _, s := range []*screen{one, two} {
-		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 turn") {
+		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 model call") {
 			t.Errorf("the run is shown as over, or its output twice:\n%s", screen)
 		}
 	}
 	d.Write("go", "\n")
 	late := openScreen(t, d, look{args: []string{"--session", parent}})
 	for _, s := range []*screen{one, two, late} {
-		s.Wait("hold.run: let go", "── 1 turn", "idle")
-		if screen := s.Screen(); strings.Index(screen, "── 1 turn") < strings.Index(screen, "hold.run: let go") {
+		s.Wait("hold.run: let go", "(1 model call)", "idle")
+		if screen := s.Screen(); strings.Index(screen, "(1 model call)") < strings.Index(screen, "hold.run: let go") {
 			t.Errorf("the run ends before its answer:\n%s", screen)
 		}
 	}
@@ -533,7 +534,7 @@ func TestResizeWhileItStreams(t *testing.T) {
 	s.Paste("first " + strings.Repeat("word ", 300) + "last")
 	s.Press("enter")
 	s.WaitFor("the run", func(screen string) bool { // it may be over by now
-		return strings.Contains(screen, "running") || strings.Contains(screen, "── 1 turn")
+		return strings.Contains(screen, "running") || strings.Contains(screen, "(1 model call)")
 	})
 	for _, size := range [][2]int{{60, 20}, {140, 40}, {19, 5}, {20, 6}, {40, 10}, {100, 30}} {
 		s.Resize(size[0], size[1])
@@ -557,7 +558,7 @@ func TestScrollWhileItIsResized(t *testing.T) {
 	wait := true
 	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{Text: "!bash {\"command\":\"seq 30\"}", Wait: &wait})
 	s := openScreen(t, d, look{cols: 90, rows: 20})
-	s.Wait("1 turn")
+	s.Wait("1 model call")
 	s.ResizeLate(100, 30, func() {
 		before := len(s.Output())
 		s.Press("alt+enter")
@@ -760,13 +761,7 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 	s.Press("s")
 	s.Wait("● connected")
 	pid := state(t, d.Socket).Daemon.PID
-	t.Cleanup(func() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		deadline := time.Now().Add(30 * time.Second)
-		for syscall.Kill(pid, 0) == nil && time.Now().Before(deadline) { // its folder is removed next
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
+	t.Cleanup(func() { noneLeft(d.Socket) })
 	s.say("hello new daemon")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "hello new daemon") >= 2 })
 	s.Wait("idle")
@@ -813,7 +808,7 @@ func TestOldCore(t *testing.T) {
 
 func testOldCore(t *testing.T, habits tuitest.Habits) {
 	c := tuitest.StartOldCore(t, habits)
-	d := tuitest.NewDaemon(t, "", "") // its folder only
+	d := daemontest.New(t, "", "") // its folder only
 	s := openScreen(t, d, look{socket: c.Socket})
 	s.Wait("older one")
 	s.say("good old days")
@@ -853,7 +848,7 @@ func TestGoldenScreens(t *testing.T) {
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { " +
 		"return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
-	talk.Wait("LOUD", "── 1 turn", "idle")
+	talk.Wait("LOUD", "(1 model call)", "idle")
 	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
 		for _, way := range []struct {
 			name string
@@ -904,7 +899,7 @@ func TestClientFitsItsSize(t *testing.T) {
 // The first screen of a session comes within a tenth of a second; what the
 // ratio leaves is the start of a process.
 func BenchmarkStartToFirstScreen(b *testing.B) {
-	d := tuitest.NewDaemon(b, program(b, "noused"), "")
+	d := daemontest.New(b, program(b, "noused"), "")
 	d.Start()
 	nous := program(b, "nous")
 	for b.Loop() {
@@ -931,7 +926,7 @@ func BenchmarkStartOfVersion(b *testing.B) {
 // A stream of a thousand deltas a second costs the terminal interface this
 // share of one core.
 func BenchmarkStreamOf1000DeltasASecond(b *testing.B) {
-	d := tuitest.NewDaemon(b, program(b, "noused"), "[model]\ndelay = \"1ms\"\n")
+	d := daemontest.New(b, program(b, "noused"), "[model]\ndelay = \"1ms\"\n")
 	d.Start()
 	cmd := exec.Command(program(b, "nous"))
 	cmd.Dir, cmd.Env = d.Dir, d.Env("COLORTERM=truecolor")

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // shortWalk is how long the test is unless it is asked for more (make long).
@@ -25,7 +25,7 @@ var (
 // one of them, or as another client.
 type walk struct {
 	t       *testing.T
-	d       *tuitest.Daemon
+	d       *daemontest.Daemon
 	rand    *rand.Rand
 	screens [2]*screen
 	session string
@@ -186,7 +186,7 @@ func (w *walk) question() {
 	text := `!bash {"command":"echo ` + w.word() + `","outside_sandbox":true,"reason":"the sandbox says no"}`
 	askDaemon(w.t, w.d.Socket, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: text, Wait: new(bool)})
 	for _, s := range w.screens {
-		s.Wait("Allow bash to run this?", "echo "+w.word())
+		s.Wait("Allow bash to run OUTSIDE", "echo "+w.word())
 	}
 	w.compare()
 	answer := []string{"o", "d", "once", "deny", "abort"}[w.rand.IntN(5)]

@@ -31,13 +31,21 @@ var wrongLines = []struct{ line, want string }{
 
 	{"prompt", `there is no text: give it as arguments or on standard input`},
 	{"prompt -", `there is no text: give it as arguments or on standard input`},
-	{"prompt -x", `prompt has no flag -x; it has --active, --approvals, --async, --creds, --help, --host, --if-running,`},
+	{
+		"prompt -x",
+		`prompt has no flag -x; it has --active, --approvals, --async, --creds, --detach-on-interrupt, --ephemeral, --help,`,
+	},
 	{"prompt --wait --async x", `--wait and --async exclude each other`},
 	{"prompt --if-running later x", `--if-running later: want steer or follow-up`},
 	{"prompt --if-running", `--if-running wants a value: steer or follow-up`},
 	{"prompt --image= x", `--image "": want the name of a file`},
 	{"prompt --wait=maybe x", `--wait maybe: want true or false`},
 	{"prompt \xff", `the argument "\xff" is not valid UTF-8`},
+	{"prompt --max-cost much x", `--max-cost much: want a number`},
+	{"prompt --timeout soon x", `--timeout soon: want a time like 90s or 10m`},
+	{"prompt --keep here x", `--keep goes with --ephemeral`},
+	{"--json=result state", `--json=result goes with prompt`},
+	{"wait --until idle", `wait has no flag --until; it has --`},
 	{"man-pages", `man-pages wants a folder`},
 	{"stop now", `stop takes no arguments, and got "now"`},
 	{"restart now", `restart takes no arguments, and got "now"`},
@@ -69,7 +77,7 @@ var wrongLines = []struct{ line, want string }{
 	{"deny --reason", `--reason wants a value: text`},
 	{"set-approval-mode", `set-approval-mode wants ask, auto or deny`},
 	{"set-approval-mode sometimes", `sometimes: want ask, auto or deny`},
-	{"prompt --approvals perhaps x", `--approvals perhaps: want ask or deny`},
+	{"prompt --approvals perhaps x", `--approvals perhaps: want allow, ask or deny`},
 	{"set-model", `set-model wants MODEL, as in openai/gpt-5`},
 	{"set-model a b", `set-model takes 1 argument, and got "b" besides: it wants MODEL,`},
 	{"set-model offline --context-window many", `--context-window many: want a whole number`},
@@ -93,6 +101,7 @@ var wrongLines = []struct{ line, want string }{
 	{"prune now", `prune takes no arguments, and got "now"`},
 	{"logs now", `logs takes no arguments, and got "now"`},
 	{"logs --lines=-1", `--lines -1: want 0 or more`},
+	{"statusline now", `statusline takes no arguments, and got "now"`},
 	{"status now", `status takes no arguments, and got "now"`},
 	{"usage today", `usage takes no arguments, and got "today"`},
 	{"usage --by hour", `--by hour: want day, model, session or folder`},
@@ -113,7 +122,7 @@ var wrongLines = []struct{ line, want string }{
 		"export one two",
 		`export takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`,
 	},
-	{"export --format pdf", `--format pdf: want md, json or html`},
+	{"export --format pdf", `--format pdf: want md, json, html or atif`},
 	{"export --format html --json", `--json and --format html exclude each other`},
 	{"fleet nonsense", `fleet has no command "nonsense"`},
 	{"fleet submit", `there is no text: give it as arguments or on standard input`},
@@ -144,6 +153,7 @@ var wrongLines = []struct{ line, want string }{
 	{"mcp remove a b", `mcp remove takes 1 argument`},
 	{"mcp import", `mcp import wants FILE`},
 	{"mcp trust --yes", `mcp trust has no flag --yes`},
+	{"trust --yes", `trust has no flag --yes`},
 	{"models extra", `models takes no arguments, and got "extra"`},
 	{"setup one two", `setup takes 1 argument, and got "two" besides: it wants PROVIDER, or nothing`},
 	{"model one two", `model takes 1 argument, and got "two" besides: it wants PROVIDER/NAME, or nothing`},
@@ -219,12 +229,12 @@ func TestExamplesAreRightCommandLines(t *testing.T) {
 		var errout bytes.Buffer
 		a := newApp(strings.NewReader(""), &bytes.Buffer{}, &errout)
 		status := a.main(unanswered(line))
-		if strings.HasPrefix(line, "mcp ") && status != exitUsage { // files are enough for it
+		if (strings.HasPrefix(line, "mcp ") || line == "trust") && status != exitUsage { // files are enough for it
 			return
 		}
 		want := exitNoDaemon
 		switch cmd.Name() {
-		case "stop": // it is done
+		case "stop", "statusline": // it is done
 			want = exitOK
 		case "logs": // there is none
 			want = exitFailed

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/tui/tuitest"
 )
 
@@ -34,8 +35,8 @@ func released(t *testing.T, name, version string) string {
 // The screen and nous status say that another version of the daemon runs than
 // nous's own, and what to do; of the same version they say nothing.
 func TestOtherVersionsAreSaid(t *testing.T) {
-	daemon := func(path string) *tuitest.Daemon {
-		d := tuitest.NewDaemon(t, path, "")
+	daemon := func(path string) *daemontest.Daemon {
+		d := daemontest.New(t, path, "")
 		d.Start()
 		return d
 	}

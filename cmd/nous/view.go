@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/client/plain"
+	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
-
-const lineWidth = 100
 
 // runView is how prompt shows a run: event lines for scripts, text for people.
 func (a *app) runView() runView {
@@ -62,12 +62,12 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	switch ev := ev.(type) {
 	case protocol.TurnStart:
 		v.endMessage()
-		v.kind = wordFor(ev.Kind)
+		v.kind = plain.KindWord(ev.Kind)
 	case protocol.MessageStart:
 		v.endMessage()
 		v.began = true
 		if ev.Role == "user" && v.kind != "prompt" && ev.Text != "" {
-			v.note("%s: %s", v.kind, oneLine(ev.Text, lineWidth))
+			v.note("%s: %s", v.kind, plain.OneLine(ev.Text, plain.LineWidth))
 		}
 	case protocol.MessageUpdate:
 		v.update(ev)
@@ -87,10 +87,10 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		}
 		v.began = false
 	case protocol.ToolStart:
-		v.note("→ %s", callHead(ev))
+		v.note("→ %s", plain.CallHead(ev))
 	case protocol.ToolUpdate:
 		if text := strings.TrimRight(ev.Delta, "\n"); text != "" && !ev.OfResult {
-			v.note("%s", indent(plaintext.Clean(text), "  "))
+			v.note("%s", format.Indent(plaintext.Clean(text), "  "))
 		}
 	case protocol.ToolEnd:
 		v.toolEnd(ev)
@@ -104,7 +104,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	case protocol.Warning:
 		v.note("warning: %s", ev.Message)
 	case protocol.ErrorEvent:
-		v.note("error: %s", describeError(ev.Code, ev.Message, ev.Cause))
+		v.note("error: %s", plain.ErrorText(ev.Code, ev.Message, ev.Cause))
 	case protocol.AgentEnd:
 		v.agentEnd(ev)
 	}
@@ -113,7 +113,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 func (v *textView) update(ev protocol.MessageUpdate) {
 	if ev.ThinkingDelta != "" {
 		v.freshLine()
-		fmt.Fprint(v.a.err, v.a.errStyle.paint(asDim, plaintext.Clean(ev.ThinkingDelta)))
+		fmt.Fprint(v.a.err, v.a.errStyle.Paint(plain.Dim, plaintext.Clean(ev.ThinkingDelta)))
 		v.thinking = true
 	}
 	switch {
@@ -156,7 +156,7 @@ func (v *textView) endThinking() {
 // freshLine keeps what goes to standard error off the end of the assistant's
 // line where both meet on a terminal.
 func (v *textView) freshLine() {
-	if v.open && v.a.outStyle.terminal && v.a.errStyle.terminal && !v.thinking {
+	if v.open && v.a.outStyle.Terminal && v.a.errStyle.Terminal && !v.thinking {
 		fmt.Fprintln(v.a.err)
 		v.open = false
 	}
@@ -181,13 +181,13 @@ func (v *textView) toolEnd(ev protocol.ToolEnd) {
 	case ev.Skipped:
 		v.note("- %s skipped", ev.ToolName)
 	case ev.OK:
-		v.mark(v.a.errStyle.paint(asGreen, "✓"), "%s %s %s", ev.ToolName, took, oneLine(ev.Result, lineWidth))
+		v.mark(v.a.errStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took, plain.OneLine(ev.Result, plain.LineWidth))
 	default:
 		why := ev.Result
 		if ev.Error != nil {
-			why = describeError(ev.Error.Code, ev.Error.Message, "")
+			why = plain.ErrorText(ev.Error.Code, ev.Error.Message, "")
 		}
-		v.mark(v.a.errStyle.paint(asRed, "✗"), "%s %s %s", ev.ToolName, took, oneLine(why, lineWidth))
+		v.mark(v.a.errStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
 	}
 }
 
@@ -201,7 +201,7 @@ func (a *app) explainEnd(ev protocol.AgentEnd) {
 	a.handBack(ev.Discarded)
 	switch {
 	case ev.Error != nil:
-		a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
+		a.complain(plain.ErrorText(ev.Error.Code, ev.Error.Message, ""))
 	case ev.StopReason == protocol.StopAborted:
 		a.complain("the run was aborted")
 	case ev.StopReason == protocol.StopError:

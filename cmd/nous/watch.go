@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
@@ -17,14 +18,18 @@ import (
 // watch follows one run to its end, across a lost connection and a restarted
 // daemon.
 type watch struct {
-	a    *app
-	keys interrupts
-	feed *feed
-	show runView
-	asks *approvalPrompt
+	a     *app
+	keys  interrupts
+	feed  *feed
+	asks  *approvalPrompt
+	tally *tally // shows the run
 
 	run, session string
 	aborting     bool
+	detach       bool          // Ctrl-C leaves the run alone
+	limit        time.Duration // of the run; 0: none
+	late         bool          // the limit was reached
+	broken       error         // why approvals cannot be answered any more
 
 	// doubt says that the run's end may have been missed; horizon then is the
 	// event up to which it may still be found.
@@ -39,6 +44,9 @@ type watch struct {
 // errLook says that nothing has happened for a while.
 var errLook = errors.New("look again")
 
+// errTimeUp says that --timeout has passed.
+var errTimeUp = errors.New("the time is up")
+
 // runView shows the events of one run.
 type runView interface {
 	event(ev protocol.Event, raw []byte)
@@ -49,7 +57,7 @@ type runView interface {
 func (w *watch) follow() error {
 	for {
 		done, err := w.step()
-		if errors.Is(err, errInterrupted) && !w.aborting && w.keys.hard.Err() == nil {
+		if w.isCut(err) {
 			err = w.abort()
 		}
 		if err != nil || done {
@@ -59,6 +67,23 @@ func (w *watch) follow() error {
 			return err
 		}
 	}
+}
+
+// isCut reports that the run is to be aborted now.
+func (w *watch) isCut(err error) bool {
+	if w.aborting || w.keys.hard.Err() != nil {
+		return false
+	}
+	switch {
+	case errors.Is(err, errTimeUp):
+		w.late = true
+		w.a.complain(fmt.Sprintf("--timeout: the run has not ended within %s", w.limit))
+		return true
+	case errors.Is(err, errInterrupted) && w.detach:
+		w.a.notef("the run goes on; nous wait %s waits for its end, nous abort ends it", w.session)
+		return false
+	}
+	return errors.Is(err, errInterrupted)
 }
 
 // step goes on by one event, or by one question about lost ones.
@@ -94,6 +119,9 @@ func (w *watch) step() (done bool, err error) {
 		if end := w.applyLine(h); end != nil {
 			return w.ended(end)
 		}
+		if w.broken != nil {
+			return false, errors.Join(w.broken, w.abort())
+		}
 	}
 	return false, nil
 }
@@ -105,7 +133,28 @@ func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
 		(w.feed.events.LostAnswer() || !w.answered) {
 		return true, w.endedUnseen()
 	}
-	return true, exitOfRun(end.StopReason)
+	return true, w.exit(*end)
+}
+
+func (w *watch) exit(end protocol.AgentEnd) error {
+	if w.late && end.StopReason == protocol.StopAborted {
+		return &quietExit{exitSpent}
+	}
+	return exitOfRun(end, w.tally.denied)
+}
+
+// allow says yes to what asks, but not to what goes past a limit, nor to a form, whose
+// answers nobody has given.
+func (w *watch) allow(one protocol.Approval) {
+	option := approval.Yes(one)
+	if no := approval.No(one); one.Kind != protocol.ApprovalTool && no != nil {
+		option = no.ID
+	}
+	_, err := ask(w.keys.hard, w.a, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option})
+	if wire := (*protocol.Error)(nil); errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved {
+		return // somebody else was faster
+	}
+	w.broken = err
 }
 
 // look asks a daemon whose events may be missed whether the run is still there. Its end
@@ -142,7 +191,7 @@ func (w *watch) applyLine(line follow.Line) *protocol.AgentEnd {
 	if ev.Where().RunID != w.run {
 		return nil
 	}
-	w.show.event(ev, line.Raw)
+	w.tally.event(ev, line.Raw)
 	w.asks.see(ev)
 	if message, ok := ev.(protocol.MessageEnd); ok && message.Role == "assistant" {
 		w.answered = true
@@ -201,7 +250,7 @@ func (w *watch) endedUnseen() error {
 	var last protocol.Message
 	var text jsontext.Value // last, as the daemon has it
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: w.session}}
-	for page, err := range client.Pages(p, w.a.messagesFrom(w.keys.hard, c)) {
+	for page, err := range client.Pages(p, client.Messages(w.keys.hard, sender{w.a, c})) {
 		if err != nil {
 			return err
 		}
@@ -215,13 +264,30 @@ func (w *watch) endedUnseen() error {
 			}
 		}
 	}
+	end := w.endOf(last)
 	switch {
 	case text == nil:
 		return fmt.Errorf("%s is not on the session's current branch", w.run)
-	case w.a.json:
+	case w.a.json && !w.a.result:
 		w.a.printJSON(text)
 	default:
-		w.a.println(last.Text)
+		w.tally.unseen(last.Text, end)
 	}
-	return exitOfRun(last.StopReason)
+	return w.exit(end)
+}
+
+// endOf is how a run has ended whose end was missed: as the session tells it, or else as
+// its last message does.
+func (w *watch) endOf(last protocol.Message) protocol.AgentEnd {
+	state, err := ask(w.keys.hard, w.a, protocol.GetState, protocol.GetStateParams{
+		Scope: protocol.Scope{SessionID: w.session},
+	})
+	if run := state.LastRun; err == nil && run != nil && run.RunID == w.run {
+		return protocol.AgentEnd{StopReason: run.StopReason, Error: run.Error}
+	}
+	switch last.StopReason {
+	case protocol.StopAborted, protocol.StopError:
+		return protocol.AgentEnd{StopReason: last.StopReason}
+	}
+	return protocol.AgentEnd{StopReason: protocol.StopCompleted}
 }

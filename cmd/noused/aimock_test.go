@@ -243,7 +243,7 @@ func newMocked(t *testing.T, program string, v strictVendor) *mocked {
 	m.daemon = unstarted(t, "noused", "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1",
 		testKey, v.wireLine()))
 	m.withMany()
-	m.start()
+	m.Start()
 	m.awaitMany()
 	m.c = m.dial()
 	return m

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -117,10 +116,10 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	c := d.dial()
 	elsewhere := t.TempDir()
 	file := filepath.Join(elsewhere, "a")
-	if got := d.extension(d.session(d.dir), "bash", `{"command":"touch `+file+`"}`); got.OK {
+	if got := d.extension(d.session(d.Dir), "bash", `{"command":"touch `+file+`"}`); got.OK {
 		t.Skip("no sandbox here")
 	}
-	session := d.session(d.dir)
+	session := d.session(d.Dir)
 	asked := d.asks(c, session, outside("touch "+file))
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal("it ran before the answer")
@@ -144,7 +143,7 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	}
 
 	// What runs outside is still the daemon's child.
-	waiting := d.asks(c, d.session(d.dir), outside("true"))
+	waiting := d.asks(c, d.session(d.Dir), outside("true"))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +153,7 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := fmt.Sprintf(
-		`setsid -w env -i %s %s '{"id":"1","type":"approve","payload":{"approval_id":"%s","option":"once"}}' '{"id":"2","type":"set_approval_mode","payload":{"mode":"auto"}}' '{"id":"3","type":"ping"}'`, say, d.sock, waiting.ApprovalID)
+		`setsid -w env -i %s %s '{"id":"1","type":"approve","payload":{"approval_id":"%s","option":"once"}}' '{"id":"2","type":"set_approval_mode","payload":{"mode":"auto"}}' '{"id":"3","type":"ping"}'`, say, d.Socket, waiting.ApprovalID)
 	end := d.answers(c, d.asks(c, session, outside(command)), "once")
 	if strings.Count(end.Result, `"message":"forbidden: `) != 2 || !strings.Contains(end.Result, `"pong"`) {
 		t.Errorf("a tool that approves gets %s", end.Result)
@@ -163,8 +162,8 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	if err != nil || len(state.PendingApprovals) != 1 || state.PendingApprovals[0].ApprovalID != waiting.ApprovalID {
 		t.Errorf("open are %+v, %v; want the one that a tool has answered", state.PendingApprovals, err)
 	}
-	d.stop() // a run that waits does not hold it up
-	audit, err := os.ReadFile(filepath.Join(d.dir, "state", "audit.jsonl"))
+	d.Stop() // a run that waits does not hold it up
+	audit, err := os.ReadFile(filepath.Join(d.Dir, "state", "audit.jsonl"))
 	for _, want := range []string{
 		`"decision":"ask","rule":"ask: bash outside the sandbox"`,
 		fmt.Sprintf(`"option":"once","pid":%d,"uid":%d`, os.Getpid(), os.Getuid()),
@@ -181,7 +180,7 @@ func TestAnswersThatStay(t *testing.T) {
 	testenv.Long(t)
 	d := newDaemon(t)
 	c := d.dial()
-	one, other := d.session(d.dir), d.session(d.dir)
+	one, other := d.session(d.Dir), d.session(d.Dir)
 	allowed := func(session, text string) bool {
 		events := d.events(protocol.SubscribeParams{})
 		if _, err := client.Call(context.Background(), c, protocol.Prompt,
@@ -198,7 +197,7 @@ func TestAnswersThatStay(t *testing.T) {
 		}
 	}
 	d.answers(c, d.asks(c, one, outside("echo hello there")), "always")
-	path := filepath.Join(d.dir, "noused", "rules.toml")
+	path := filepath.Join(d.Dir, "noused", "rules.toml")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatal(info, err)
@@ -207,8 +206,8 @@ func TestAnswersThatStay(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "session "+one) {
 		t.Errorf("the rule does not say whence it is: %s %v", text, err)
 	}
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	c = d.dial()
 	if !allowed(other, outside("echo hello there again")) || !allowed(one, outside("uname -a")) ||
 		allowed(other, outside("uname -r")) {
@@ -237,8 +236,8 @@ func TestAnswersThatStay(t *testing.T) {
 			return ok && w.Code == protocol.WarningRuleUnused && strings.Contains(w.Message, `"bsh"`) &&
 				strings.Contains(w.Message, path)
 		})
-		d.kill()
-		d.start()
+		d.Kill()
+		d.Start()
 	}
 	c = d.dial()
 	if got := d.extension(other, "bash", `{"command":"true; rm -f x"}`); got.OK || got.Error.Code != "forbidden" {
@@ -252,13 +251,11 @@ func TestAnswersThatStay(t *testing.T) {
 	}
 	chmod(t, path, 0o600)
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = 7\n", 0o600)
-	d.stop()
-	if log := d.log.String(); !strings.Contains(log, `"bsh"`) {
+	d.Stop()
+	if log := d.Log.String(); !strings.Contains(log, `"bsh"`) {
 		t.Error("nobody learns of a pattern that fits no tool")
 	}
-	again := exec.Command(d.program, "--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir)
-	again.Env = d.cmd.Env
-	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), "rules.toml:2") {
+	if out, err := d.Command().CombinedOutput(); err == nil || !strings.Contains(string(out), "rules.toml:2") {
 		t.Errorf("a start with a broken file: %v %s, want the file and its line", err, out)
 	}
 }
@@ -269,15 +266,15 @@ func TestAQuestionShowsTheDiff(t *testing.T) {
 	d := unstarted(t, "noused")
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = \"edit\"\ndecision = \"ask\"\npath = [\"*.txt\"]\n", 0o600)
 	d.write("work/a.txt", "old\n", 0o600)
-	d.start()
-	session := d.session(filepath.Join(d.dir, "work"))
+	d.Start()
+	session := d.session(filepath.Join(d.Dir, "work"))
 	asked := d.asks(d.dial(), session, `!edit {"path":"a.txt","old_text":"old","new_text":"new"}`)
 	if asked.Diff != "@@ -1,1 +1,1 @@\n-     1\told\n+     1\tnew" || asked.Rule != "ask: edit: *.txt" {
 		t.Errorf("asks %+v", asked)
 	}
-	d.kill()
+	d.Kill()
 	d.write("work/a.txt", "old\nand more\n", 0o600)
-	d.start()
+	d.Start()
 	events := d.events(protocol.SubscribeParams{After: new(uint64)})
 	again := await(t, events, func(ev protocol.Event) bool {
 		s, ok := ev.(protocol.Status)
@@ -289,7 +286,7 @@ func TestAQuestionShowsTheDiff(t *testing.T) {
 	if end := d.answers(d.dial(), asked, "once"); !end.OK {
 		t.Errorf("allowed, and failed: %s", end.Result)
 	}
-	if text, err := os.ReadFile(filepath.Join(d.dir, "work", "a.txt")); err != nil || string(text) != "new\nand more\n" {
+	if text, err := os.ReadFile(filepath.Join(d.Dir, "work", "a.txt")); err != nil || string(text) != "new\nand more\n" {
 		t.Errorf("the file has %q, %v", text, err)
 	}
 }
@@ -316,16 +313,16 @@ func TestKilledWhileRunsAsk(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	var sessions []string
 	for range 3 {
-		sessions = append(sessions, d.session(d.dir))
+		sessions = append(sessions, d.session(d.Dir))
 	}
 	n, killed := 0, 0
 	tried := func() bool { info, err := os.Stat(calls); return err == nil && info.Size() > 0 }
 	for ; killed < kills || killed < 20*kills && !tried() || time.Now().Before(until); killed++ {
 		d.askedAndKilled(sessions, calls, &n, 1+rng.IntN(60))
-		d.start()
+		d.Start()
 	}
 	d.answerAll(sessions)
-	d.stop()
+	d.Stop()
 
 	ran := map[string]int{}
 	text, err := os.ReadFile(calls)
@@ -337,7 +334,7 @@ func TestKilledWhileRunsAsk(t *testing.T) {
 	}
 	asked, allowed := 0, map[string]bool{}
 	for _, session := range sessions {
-		for call, a := range askedIn(t, filepath.Join(d.dir, "state", "sessions", session+".jsonl")) {
+		for call, a := range askedIn(t, filepath.Join(d.Dir, "state", "sessions", session+".jsonl")) {
 			asked++
 			if a.asked != 1 || a.decided != 1 {
 				t.Errorf("call %s was asked about %d times and decided %d times", call, a.asked, a.decided)
@@ -388,7 +385,7 @@ func (d *daemon) askedAndKilled(sessions []string, calls string, n *int, events 
 			break
 		}
 	}
-	d.kill()
+	d.Kill()
 	people.Wait()
 }
 

@@ -65,14 +65,14 @@ func besiege(t *testing.T) *besieged {
 	t.Setenv("HOME", b.home)
 	b.daemon = unstarted(t, "noused")
 	b.targets = map[string]string{
-		"the sockets' folder":        b.sock + ".new",
-		"the rules":                  filepath.Join(b.dir, "noused", "rules.toml"),
-		"the servers":                filepath.Join(b.dir, "noused", "mcp.json"),
-		"what is trusted":            filepath.Join(b.dir, "noused", "mcp-trust.json"),
-		"the configuration":          filepath.Join(b.dir, "noused", "config.toml"),
-		"the tools":                  filepath.Join(b.dir, "tools", "new.json"),
-		"the state folder":           filepath.Join(b.dir, "state", "new"),
-		"a unit of systemd":          filepath.Join(b.dir, "systemd", "user", "noused.service"),
+		"the sockets' folder":        b.Socket + ".new",
+		"the rules":                  filepath.Join(b.Dir, "noused", "rules.toml"),
+		"the servers":                filepath.Join(b.Dir, "noused", "mcp.json"),
+		"what is trusted":            filepath.Join(b.Dir, "noused", "mcp-trust.json"),
+		"the configuration":          filepath.Join(b.Dir, "noused", "config.toml"),
+		"the tools":                  filepath.Join(b.Dir, "tools", "new.json"),
+		"the state folder":           filepath.Join(b.Dir, "state", "new"),
+		"a unit of systemd":          filepath.Join(b.Dir, "systemd", "user", "noused.service"),
 		"a shell's profile":          filepath.Join(b.home, ".bashrc"),
 		"the program that is called": filepath.Join(b.home, "notify.sh"),
 		"an ssh key":                 filepath.Join(b.home, ".ssh", "authorized_keys"),
@@ -88,12 +88,12 @@ func besiege(t *testing.T) *besieged {
 		check(os.Symlink(self, filepath.Join(base, name)))
 	}
 	t.Setenv("PATH", base+":"+os.Getenv("PATH"))
-	b.start()
+	b.Start()
 	b.c, b.session = b.dial(), b.daemon.session(b.work)
 	if got := b.extension(b.session, "bash", `{"command":"touch ../outside"}`); got.OK {
 		t.Skip("no sandbox here")
 	}
-	b.waiting = b.asks(b.c, b.daemon.session(b.dir), outside("true"))
+	b.waiting = b.asks(b.c, b.daemon.session(b.Dir), outside("true"))
 	return b
 }
 
@@ -140,7 +140,7 @@ func (b *besieged) says() string {
 	} {
 		lines = append(lines, shellWord(line))
 	}
-	return sayCommand + " " + b.sock + " " + strings.Join(lines, " ")
+	return sayCommand + " " + b.Socket + " " + strings.Join(lines, " ")
 }
 
 // stillWaits fails the test where somebody has answered, or changed who is asked.
@@ -158,7 +158,7 @@ func (b *besieged) stillWaits(what string) {
 // guardian is the process that ends the tools should the daemon be killed.
 func (b *besieged) guardian() string {
 	b.t.Helper()
-	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.cmd.Process.Pid))
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.Cmd.Process.Pid))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -187,11 +187,11 @@ func TestAToolInTheSandboxGainsNothing(t *testing.T) {
 			t.Errorf("%s: the daemon answers %s", way, said)
 		}
 		b.stillWaits(way)
-		prompt := sayCommand + " " + b.sock + " " + shellWord(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`)
+		prompt := sayCommand + " " + b.Socket + " " + shellWord(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`)
 		if said := b.inside(of(prompt)); strings.Contains(said, `"id"`) {
 			t.Errorf("%s: a prompt is answered: %s", way, said)
 		}
-		for who, pid := range map[string]string{"the daemon": strconv.Itoa(b.cmd.Process.Pid), "the guardian": b.guardian()} {
+		for who, pid := range map[string]string{"the daemon": strconv.Itoa(b.Cmd.Process.Pid), "the guardian": b.guardian()} {
 			said := b.inside(of(traceCommand + " " + pid))
 			if !strings.Contains(said, "attach: operation not permitted") || !strings.Contains(said, "environ: false") {
 				t.Errorf("%s: tracing %s: %s", way, who, said)
@@ -212,7 +212,7 @@ func TestAToolInTheSandboxGainsNothing(t *testing.T) {
 				t.Errorf("%s: %s has changed", way, what)
 			}
 		}
-		if said := b.inside(of("rm " + b.sock + " " + b.sock + ".events")); !strings.Contains(said, "cannot remove") {
+		if said := b.inside(of("rm " + b.Socket + " " + b.Socket + ".events")); !strings.Contains(said, "cannot remove") {
 			t.Errorf("%s: the sockets go: %s", way, said)
 		}
 	}
@@ -257,8 +257,8 @@ func TestAToolInTheSandboxCommandsNoOtherDaemon(t *testing.T) {
 	b := besiege(t)
 	other := newDaemon(t)
 	c := other.dial()
-	waiting := other.asks(c, other.session(other.dir), outside("true"))
-	approve := sayCommand + " " + other.sock + " " + shellWord(`{"id":"1","type":"approve","payload":{"approval_id":"`+
+	waiting := other.asks(c, other.session(other.Dir), outside("true"))
+	approve := sayCommand + " " + other.Socket + " " + shellWord(`{"id":"1","type":"approve","payload":{"approval_id":"`+
 		waiting.ApprovalID+`","option":"once"}}`)
 	for way, of := range map[string]func(string) string{
 		"itself": func(c string) string { return c }, "detached": detached,
@@ -274,7 +274,7 @@ func TestAToolInTheSandboxCommandsNoOtherDaemon(t *testing.T) {
 		}
 	}
 	state, err := client.Call(t.Context(), c, protocol.GetState,
-		protocol.GetStateParams{Scope: protocol.Scope{SessionID: other.session(other.dir)}})
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: other.session(other.Dir)}})
 	if err != nil || len(state.PendingApprovals) != 1 {
 		t.Errorf("%+v, %v: want the question to wait", state.PendingApprovals, err)
 	}
@@ -298,7 +298,7 @@ func TestNothingOfTheDaemonsLeavesACore(t *testing.T) {
 		return string(text)
 	}
 	for who, text := range map[string]string{
-		"the daemon": of(strconv.Itoa(b.cmd.Process.Pid)), "the guardian": of(b.guardian()),
+		"the daemon": of(strconv.Itoa(b.Cmd.Process.Pid)), "the guardian": of(b.guardian()),
 		"a tool": b.outsideOf(limits), "a sandboxed tool": b.inside(limits),
 	} {
 		_, text, _ := strings.Cut(text, "Max core file size")
@@ -399,7 +399,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 		if os.Geteuid() == 0 {
 			continue // root traces everybody
 		}
-		if said := b.outsideOf(of(traceCommand + " " + strconv.Itoa(b.cmd.Process.Pid))); !strings.Contains(said,
+		if said := b.outsideOf(of(traceCommand + " " + strconv.Itoa(b.Cmd.Process.Pid))); !strings.Contains(said,
 			"attach: operation not permitted") || !strings.Contains(said, "environ: false") {
 			t.Errorf("%s: tracing the daemon: %s", way, said)
 		}
@@ -414,7 +414,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := b.events(protocol.SubscribeParams{Types: []string{protocol.Status{}.Type(), protocol.AgentEnd{}.Type()}})
-	b.outsideOf(sayCommand + " " + b.sock + " " + shellWord(string(line)))
+	b.outsideOf(sayCommand + " " + b.Socket + " " + shellWord(string(line)))
 	asked := await(t, events, func(ev protocol.Event) bool {
 		s, ok := ev.(protocol.Status)
 		return ok && s.Approval != nil && s.SessionID == other

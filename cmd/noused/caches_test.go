@@ -84,7 +84,7 @@ func TestNoLinkInTheHomeLeadsToTheHidden(t *testing.T) {
 	testenv.Long(t)
 	d, home := housed(t)
 	session := d.session(home)
-	state := filepath.Join(d.dir, "state")
+	state := filepath.Join(d.Dir, "state")
 	for _, link := range []string{
 		".cache", ".cargo", ".cargo/bin", ".rustup", ".nvm", ".local/bin", ".config/git",
 		".bashrc",

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,11 +13,14 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/detach"
+	"noused/internal/hookfile"
+	"noused/internal/model"
 	"noused/internal/model/credentials"
 	"noused/internal/notify"
 	"noused/internal/protocol"
 	"noused/internal/regular"
 	"noused/internal/runloop"
+	"noused/internal/xdg"
 )
 
 // Config is everything the daemon can be told (wire-v1 §8). Paths are
@@ -52,6 +53,7 @@ type Config struct {
 	Sandbox      sandboxSettings
 	Retention    retention
 	Fleet        fleetSettings // no URL: none
+	Hooks        []hookfile.Hook
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -63,10 +65,11 @@ type ModelConfig struct {
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
 	MaxOutputTokens int
-	ContextWindow   int64         // tokens; 0: not said
-	Effort          string        // how hard to think; "": as the model does by itself
-	MaxSteps        int           // model calls in one turn; 0: the run loop's default
-	Timeout         time.Duration // of silence
+	ContextWindow   int64          // tokens; 0: not said
+	Effort          string         // how hard to think; "": as the model does by itself
+	Fallback        []model.Choice // in place of a model that cannot answer
+	MaxSteps        int            // model calls in one turn; 0: the run loop's default
+	Timeout         time.Duration  // of silence
 	Extra           map[string]any
 	Delay           time.Duration
 }
@@ -127,8 +130,8 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	named, _ := r.find("workdir")
 	cfg.WorkdirNamed = named != nil
 	cfg.DebugSocket = r.debugSocket(cfg.Socket)
-	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv, r.home())
-	cfg.CacheDir = filepath.Join(r.base("XDG_CACHE_HOME", ".cache"), "noused", "sandbox")
+	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv)
+	cfg.CacheDir = filepath.Join(xdg.Cache(r.getenv), "noused", "sandbox")
 	var err error
 	if cfg.Keys, err = credentials.Read(cfg.ConfigDir); err != nil {
 		cfg.Problems = append(cfg.Problems, err)
@@ -142,6 +145,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Sandbox = r.sandbox(cfg.Workdir, append(slices.Clip(cfg.Private), cfg.LogDir))
 	cfg.Retention = r.retention()
 	cfg.Policy = r.policy()
+	cfg.Hooks = r.hooks()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
 		r.fail(from, "%s is not a folder", cfg.Workdir)
@@ -435,30 +439,11 @@ func (r *resolver) configDir() string {
 }
 
 func (r *resolver) defaultConfigDir() string {
-	return filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "noused")
+	return filepath.Join(xdg.Config(r.getenv), "noused")
 }
 
 func (r *resolver) defaultStateDir() string {
-	return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused")
+	return filepath.Join(xdg.State(r.getenv), "noused")
 }
 
-// base is one of the XDG base folders; its specification has relative ones
-// ignored.
-func (r *resolver) base(variable, underHome string) string {
-	if dir := r.getenv(variable); filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(r.home(), underHome)
-}
-
-// home is the home folder, from the user database where HOME is not set, as
-// for a service of the system.
-func (r *resolver) home() string {
-	if home := r.getenv("HOME"); home != "" {
-		return home
-	}
-	if u, err := user.Current(); err == nil {
-		return cmp.Or(u.HomeDir, "/")
-	}
-	return "/"
-}
+func (r *resolver) home() string { return xdg.Home(r.getenv) }

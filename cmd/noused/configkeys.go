@@ -33,6 +33,8 @@ var fileKeys = []fileKey{
 	},
 
 	{"model", "provider/name", "The model, where there is no section [model]."},
+	{"fallback", "array of models", "Models, as provider/name, that answer in this order while a session's model " +
+		"cannot: no credit, no such model, or no answer for as long as is waited for one. At most 8. Default: none."},
 	{"model.provider", "name", "Who has the model: openai, anthropic, module, offline, a name of the catalogue, or one " +
 		"of a section [providers.NAME]. Default: offline."},
 	{"model.name", "text", "The model's name at its provider."},
@@ -151,6 +153,9 @@ func isFileKey(key []string) bool {
 	}
 	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
 		return true // package policy says which
+	}
+	if key[0] == "hook" {
+		return true // package hook says which
 	}
 	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra" ||
 		len(key) == 3 && key[0] == "fleet" && key[1] == "labels"

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"noused/internal/model"
 	"noused/internal/model/catalogue"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/protocol"
@@ -71,7 +72,31 @@ func (r *resolver) model(v vendors) ModelConfig {
 	m.Extra = r.asTable(extra, from)
 	v.own = m
 	m.Effort = r.effort(v)
+	m.Fallback = r.fallback(v)
 	return m
+}
+
+// maxFallbacks bounds the models that are asked for one answer.
+const maxFallbacks = 8
+
+// fallback reads which models answer while another cannot. One without a key is no
+// error: it is passed over as long as it has none.
+func (r *resolver) fallback(v vendors) (list []model.Choice) {
+	value, from := r.file.find("fallback")
+	if value == nil {
+		return nil
+	}
+	for _, text := range r.asTexts(value, from) {
+		provider, name, err := v.parse(text)
+		if err != nil {
+			r.fail(from, "%v", err)
+		}
+		list = append(list, model.Choice{Provider: provider, Name: name})
+	}
+	if len(list) > maxFallbacks {
+		r.fail(from, "has %d models, at most %d are allowed", len(list), maxFallbacks)
+	}
+	return list
 }
 
 // onlyModel is the default model of the one provider that there is a key for, where

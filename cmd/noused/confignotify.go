@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/alert"
 	"noused/internal/notify"
 )
 
@@ -28,12 +29,12 @@ func (r *resolver) notify() (o notify.Options) {
 			o.Command[0] = filepath.Join(from.dir, o.Command[0])
 		}
 	}
-	o.On, o.After = notify.Events, defaultNotifyAfter
+	o.On, o.After = alert.Kinds, defaultNotifyAfter
 	if v, from := r.file.find("notify.on"); v != nil {
 		o.On = r.asTexts(v, from)
 		for _, name := range o.On {
-			if !slices.Contains(notify.Events, name) {
-				r.fail(from, "there is no event %q, only %s", name, strings.Join(notify.Events, ", "))
+			if !slices.Contains(alert.Kinds, name) {
+				r.fail(from, "there is no event %q, only %s", name, strings.Join(alert.Kinds, ", "))
 			}
 		}
 	}

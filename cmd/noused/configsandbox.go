@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"noused/internal/proc"
+	"noused/internal/xdg"
 )
 
 // sandboxSettings are what sandboxed tools may not, beside what no tool may.
@@ -18,15 +19,15 @@ type sandboxSettings struct {
 // daemon's own, which nothing opens.
 func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 	s.Network = r.boolean("sandbox.network", true)
-	base := func(variable, usual string) string {
-		if dir := r.base(variable, usual); !within(proc.Resolve(workdir), proc.Resolve(dir)) {
+	base := func(folder func(func(string) string) string, usual string) string {
+		if dir := folder(r.getenv); !within(proc.Resolve(workdir), proc.Resolve(dir)) {
 			return dir
 		}
 		return filepath.Join(r.home(), usual) // tools are to work in it: only the daemon's own is hidden there
 	}
 	s.Hidden = proc.Home{
-		Dir: r.home(), Config: base("XDG_CONFIG_HOME", ".config"), Data: base("XDG_DATA_HOME", ".local/share"),
-		State: base("XDG_STATE_HOME", ".local/state"), Cache: base("XDG_CACHE_HOME", ".cache"),
+		Dir: r.home(), Config: base(xdg.Config, ".config"), Data: base(xdg.Data, ".local/share"),
+		State: base(xdg.State, ".local/state"), Cache: base(xdg.Cache, ".cache"),
 	}.Hidden()
 	for _, dir := range filepath.SplitList(r.getenv("PATH")) {
 		if filepath.IsAbs(dir) && !r.owns(own, dir) {

@@ -27,15 +27,15 @@ func newSmallDisk(t *testing.T) *daemon {
 		t.Skipf("no file systems can be mounted here: %v: %s", err, out)
 	}
 	d := newDaemon(t)
-	d.stop()
-	if err := os.MkdirAll(filepath.Join(d.dir, "state"), 0o700); err != nil {
+	d.Stop()
+	if err := os.MkdirAll(filepath.Join(d.Dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	d.write("bin/noused", fmt.Sprintf(
 		"#!/bin/sh\nexec unshare -rm sh -c 'mount -t tmpfs -o size=1m none %s/state && exec \"$0\" \"$@\"' %q \"$@\"\n",
-		d.dir, which(t)), 0o700)
-	t.Setenv("PATH", filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
-	d.start()
+		d.Dir, which(t)), 0o700)
+	t.Setenv("PATH", filepath.Join(d.Dir, "bin")+":"+os.Getenv("PATH"))
+	d.Start()
 	return d
 }
 
@@ -50,13 +50,13 @@ func which(t *testing.T) string {
 
 // state is the path to what is in the daemon's state directory, as it sees it.
 func (d *daemon) state(name string) string {
-	return filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid), "root", d.dir, "state", name)
+	return filepath.Join("/proc", strconv.Itoa(d.Cmd.Process.Pid), "root", d.Dir, "state", name)
 }
 
 // within runs a command in the daemon's mount namespace.
 func (d *daemon) within(args ...string) {
 	d.t.Helper()
-	args = append([]string{"--preserve-credentials", "-U", "-m", "-t", strconv.Itoa(d.cmd.Process.Pid)}, args...)
+	args = append([]string{"--preserve-credentials", "-U", "-m", "-t", strconv.Itoa(d.Cmd.Process.Pid)}, args...)
 	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
 		d.t.Fatalf("nsenter %v: %v: %s", args, err, out)
 	}
@@ -90,8 +90,8 @@ func TestDiskTrouble(t *testing.T) {
 	}{
 		"full": {(*daemon).fill, func(d *daemon) { _ = os.Remove(d.state("ballast")) }, noSpace},
 		"read-only": {
-			func(d *daemon) { d.within("mount", "-t", "tmpfs", "-o", "ro", "none", d.dir+"/state/sessions") },
-			func(d *daemon) { d.within("umount", d.dir+"/state/sessions") }, "read-only file system",
+			func(d *daemon) { d.within("mount", "-t", "tmpfs", "-o", "ro", "none", d.Dir+"/state/sessions") },
+			func(d *daemon) { d.within("umount", d.Dir+"/state/sessions") }, "read-only file system",
 		},
 		"taken away": {
 			func(d *daemon) { _ = os.Rename(d.state("sessions"), d.state("elsewhere")) },
@@ -186,16 +186,16 @@ func troubled(t *testing.T, fail, mend func(*daemon), cause string) {
 // A run in whose middle the disk fills up goes on by itself once there is room.
 func TestRunGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 	d := newSmallDisk(t)
-	d.stop()
+	d.Stop()
 	d.write("tools/sh.json", shellTool, 0o600)
 	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho "+
 		"'{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"waits\"}'\nread -r _ <go\n"+
 		// more than what is left of a page
 		"printf '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"%08192d\"}\\n' 1\n", 0o700)
-	if err := syscall.Mkfifo(filepath.Join(d.dir, "go"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(d.Dir, "go"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.start()
+	d.Start()
 	c, ctx, no := d.dial(), context.Background(), false
 	events := d.events(protocol.SubscribeParams{})
 	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Text: "!sh.say", Wait: &no})
@@ -204,7 +204,7 @@ func TestRunGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 	}
 	await(t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.ToolUpdate); return ok })
 	d.fill()
-	fifo, err := os.OpenFile(filepath.Join(d.dir, "go"), os.O_RDWR, 0)
+	fifo, err := os.OpenFile(filepath.Join(d.Dir, "go"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestKilledInAStream(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	d := unstarted(t, "noused")
 	d.write("noused/config.toml", "[model]\ndelay = \"50us\"\n", 0o600)
-	d.start()
+	d.Start()
 	var text strings.Builder
 	text.WriteString("?a thought\n")
 	for n := range 4000 {
@@ -56,11 +56,11 @@ func TestKilledInAStream(t *testing.T) {
 				heard += ev.Delta
 			}
 			if left == 0 {
-				_ = d.cmd.Process.Signal(syscall.SIGKILL)
+				_ = d.Cmd.Process.Signal(syscall.SIGKILL)
 			}
 		}
-		<-d.exited
-		d.start()
+		<-d.Gone
+		d.Start()
 		w = d.commands()
 		into[protocol.AbortAccepted](t, w.ask(fmt.Sprintf(`{"id":"a","type":"abort","payload":{"session_id":%q}}`, id)))
 		await(t, d.events(protocol.SubscribeParams{SessionID: id, After: new(uint64)}), endOf(run))

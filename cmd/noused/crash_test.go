@@ -115,13 +115,13 @@ func crashTrial(t *testing.T, seed uint64) int {
 		daemon: newDaemon(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, book: newNotebook(),
 		nesting: protocoltest.NewChecker(), stories: map[string]*sessiontest.Story{},
 	}
-	tr.stop()
-	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.dir), 0o600)
+	tr.Stop()
+	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.Dir), 0o600)
 	tr.write("tools/mark.sh", markScript, 0o700)
-	tr.write("tools/pad.json", fmt.Sprintf(padTool, tr.dir), 0o600)
+	tr.write("tools/pad.json", fmt.Sprintf(padTool, tr.Dir), 0o600)
 	tr.write("tools/pad.sh", padScript, 0o700)
 	tr.write("noused/config.toml", "[model]\ndelay = \"500us\"\n", 0o600)
-	tr.start()
+	tr.Start()
 	tr.people()
 	for range 10 {
 		tr.live(true)
@@ -248,10 +248,10 @@ func (tr *trial) live(kill bool) {
 		time.Sleep(time.Duration(tr.rng.IntN(int(20 * time.Millisecond)))) // any moment, not only that of an event
 	}
 	if kill && tr.rng.IntN(8) > 0 {
-		tr.kill()
+		tr.Kill()
 		tr.kills++
 	} else {
-		tr.stop()
+		tr.Stop()
 	}
 	work.Wait()
 }
@@ -259,15 +259,15 @@ func (tr *trial) live(kill bool) {
 // restart looks at what the killed daemon has left, starts the next and looks
 // at what that makes of it.
 func (tr *trial) restart() {
-	left := orphans(tr.t, tr.dir)
+	left := orphans(tr.t, tr.Dir)
 	if tr.rng.IntN(2) == 0 { // and now and then the next daemon meets them
 		for len(left) > 0 {
 			tr.awaitEnd(left)
-			left = orphans(tr.t, tr.dir)
+			left = orphans(tr.t, tr.Dir)
 		}
 	}
 	tr.read()
-	tr.start()
+	tr.Start()
 	tr.awaitEnd(left)
 	tr.ask()
 	tr.report()
@@ -319,7 +319,7 @@ func (tr *trial) bad(format string, args ...any) { tr.book.bad(format, args...) 
 // read holds the notebook against the journals: nothing was announced
 // that is not in them.
 func (tr *trial) read() {
-	dir := filepath.Join(tr.dir, "state", "sessions")
+	dir := filepath.Join(tr.Dir, "state", "sessions")
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
 		tr.t.Fatal(err)
@@ -472,7 +472,7 @@ func (tr *trial) compareResults() {
 // compareCalls looks at what the tools were really given: each call once, and
 // none whose start is not in a journal.
 func (tr *trial) compareCalls() {
-	text, err := os.ReadFile(filepath.Join(tr.dir, "calls"))
+	text, err := os.ReadFile(filepath.Join(tr.Dir, "calls"))
 	if err != nil && !os.IsNotExist(err) {
 		tr.t.Fatal(err)
 	}
@@ -588,7 +588,7 @@ func (tr *trial) end() {
 			tr.await(events, run)
 		}
 	}
-	tr.kill()
+	tr.Kill()
 	tr.kills++
 	tr.read()
 	for id, s := range tr.stories {
@@ -596,7 +596,7 @@ func (tr *trial) end() {
 			tr.bad("session %s: %v", id, err)
 		}
 	}
-	for list := orphans(tr.t, tr.dir); len(list) > 0; list = orphans(tr.t, tr.dir) {
+	for list := orphans(tr.t, tr.Dir); len(list) > 0; list = orphans(tr.t, tr.Dir) {
 		tr.awaitEnd(list)
 	}
 	tr.report()

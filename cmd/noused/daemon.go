@@ -23,6 +23,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/event"
 	"noused/internal/fleet/host"
+	"noused/internal/hook"
 	"noused/internal/idlemem"
 	"noused/internal/instructions"
 	"noused/internal/lock"
@@ -55,7 +56,7 @@ const shared = 8 << 20
 const selfPath = "/proc/self/exe"
 
 // leaveNoCores has neither this process nor anything that it starts leave its memory
-// in a file, whoever tries to raise the limit later. 1 byte is too little for a file,
+// in a file, no matter who tries to raise the limit later. 1 byte is too little for a file,
 // and the one limit that keeps the kernel from handing a core to a program, too: with 0
 // it does (core(5), core_pattern).
 func leaveNoCores() error {
@@ -91,6 +92,7 @@ type Daemon struct {
 	events  *event.Log
 	tools   *registry.Registry
 	models  *liveModels
+	hooks   *hook.Hooks
 	hub     *runloop.Hub
 	mux     *protocol.Mux
 	fleet   *host.Host // nil: none
@@ -101,7 +103,7 @@ type Daemon struct {
 	status   *statusLine // nil: nobody listens
 	notifier *notify.Notifier
 	pruning  *pruner
-	leaving  *departure
+	leaving  *shutdown
 
 	closers []func() // of what is open, the last opened last
 }
@@ -144,7 +146,7 @@ func (d *Daemon) open() (err error) {
 	d.atClose(func() { signal.Stop(d.levels) })
 	// A tool that is the user's own, and in no sandbox, could else read the keys in
 	// this process's environment. Programs that it executes are as ever. It hides
-	// the daemon's open files and program from the user, too: whoever needs to know
+	// the daemon's open files and program from the user, too: a user who needs to know
 	// about the daemon asks it.
 	if err := proc.Conceal(); err != nil {
 		d.log.Warn("the environment cannot be hidden from tools", zap.Error(err))
@@ -184,6 +186,7 @@ func (d *Daemon) load() (err error) {
 		return err
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
+	d.openHooks()
 	return nil
 }
 
@@ -217,7 +220,8 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules},
+		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
 		Now: time.Now, NewID: newID,
@@ -247,7 +251,7 @@ func (d *Daemon) bind() (err error) {
 	protocol.HandleFunc(d.mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong", Version: d.info.Version, PID: d.info.PID}, nil
 	})
-	d.leaving = &departure{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
+	d.leaving = &shutdown{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
 	protocol.HandleFunc(d.mux, protocol.Shutdown, d.leaving.shutdown)
 	protocol.HandleFunc(d.mux, protocol.ReloadTools,
 		func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
@@ -384,6 +388,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	signal.Notify(ignored, unix.SIGPIPE)
 	defer signal.Stop(d.hangups) // while it stops, these end nothing either
 	defer signal.Stop(ignored)
+	if owner != nil {
+		go func() { // ends with the owner, or with this process
+			owner.Wait()
+			_ = unix.Kill(unix.Getpid(), unix.SIGTERM)
+		}()
+	}
 	var g run.Group
 	add := func(actor func() error) { g.Add(actor, func(error) { stop() }) }
 	add(func() error {
@@ -502,7 +512,7 @@ func notifyEnviron() []string {
 
 // Append publishes the events.
 func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
-	for _, ev := range events { // whoever hears of it finds it in the state
+	for _, ev := range events { // anyone who hears of it finds it in the state
 		if end, ok := ev.(protocol.AgentEnd); ok && end.Error != nil {
 			l.log.errors.add(protocol.LoggedError{At: time.Now().UTC(), Message: fmt.Sprintf("a run has failed: %s: %s",
 				end.Error.Code, end.Error.Message), SessionID: end.SessionID})

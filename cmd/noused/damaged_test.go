@@ -62,7 +62,7 @@ func TestAMessageThatHasLostItsID(t *testing.T) {
 	d.write("state/sessions/ses-2.jsonl", strings.ReplaceAll(text, "ses-1", "ses-2"), 0o600)
 	d.write("state/sessions/ses-3.jsonl", strings.NewReplacer("ses-1", "ses-3", `"id":"m1"`, `"ie":"m1"`).Replace(text),
 		0o600)
-	d.start()
+	d.Start()
 	c := d.commands()
 	for id, want := range map[string]int{"ses-1": 3, "ses-2": 4, "ses-3": 3} {
 		got := into[protocol.Messages](t, c.ask(`{"v":"1","id":"m","type":"get_messages","payload":{"session_id":"`+id+`"}}`))
@@ -73,8 +73,8 @@ func TestAMessageThatHasLostItsID(t *testing.T) {
 			t.Errorf("%s takes no prompt: %+v", id, r.Error)
 		}
 	}
-	d.stop()
-	if want := "ses-1.jsonl:3: at byte "; !strings.Contains(d.log.String(), want) {
+	d.Stop()
+	if want := "ses-1.jsonl:3: at byte "; !strings.Contains(d.Log.String(), want) {
 		t.Errorf("the log does not tell %q", want)
 	}
 }
@@ -86,7 +86,7 @@ func TestACallWhoseRecordsAreDamagedIsNotMade(t *testing.T) {
 	journal := inACall("ses-1")
 	d.write("state/sessions/ses-1.jsonl", journal+record("tool_started", `{"run_id":"run-1","call_id":""}`), 0o600)
 	d.write("state/sessions/ses-2.jsonl", strings.ReplaceAll(journal, "ses-1", "ses-2")+"\x00\x00\x00\n", 0o600)
-	d.start()
+	d.Start()
 	c := d.commands()
 	for _, id := range []string{"ses-1", "ses-2"} {
 		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
@@ -96,9 +96,9 @@ func TestACallWhoseRecordsAreDamagedIsNotMade(t *testing.T) {
 	if n := callsIn(t, calls); n > 0 {
 		t.Errorf("%d calls were made", n)
 	}
-	d.stop()
+	d.Stop()
 	for _, id := range []string{"ses-1", "ses-2"} {
-		text, err := os.ReadFile(filepath.Join(d.dir, "state/sessions", id+".jsonl"))
+		text, err := os.ReadFile(filepath.Join(d.Dir, "state/sessions", id+".jsonl"))
 		if err != nil || !strings.Contains(string(text),
 			`"type":"run_ended","data":{"run_id":"run-1","stop_reason":"error","code":"session_error","error":"the journal cannot be read where`) {
 			t.Errorf("%s: the run has not ended with the reason: %v", id, err)
@@ -114,10 +114,10 @@ func TestASessionThatANewerVersionWroteCanOnlyBeRead(t *testing.T) {
 	journal := inACall("ses-1") + future + `{"v":1,"at":"2026` // torn, too
 	d.write("state/sessions/ses-1.jsonl", journal, 0o600)
 	d.write("state/sessions/ses-2.jsonl", record("created", `{"session_id":"ses-2"}`), 0o600)
-	path := filepath.Join(d.dir, "state/sessions/ses-1.jsonl")
+	path := filepath.Join(d.Dir, "state/sessions/ses-1.jsonl")
 	const why = `ses-1.jsonl:7: at byte `
 	for range 2 {
-		d.start()
+		d.Start()
 		c := d.commands()
 		for kind, more := range map[string]string{
 			"prompt": `,"text":"go on"`, "steer": `,"text":"go on"`, "follow_up": `,"text":"go on","if_idle":"prompt"`,
@@ -152,7 +152,7 @@ func TestASessionThatANewerVersionWroteCanOnlyBeRead(t *testing.T) {
 		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"ses-2","text":"hello"}}`); !r.OK {
 			t.Errorf("another session takes no prompt: %+v", r.Error)
 		}
-		d.stop()
+		d.Stop()
 	}
 	if n := callsIn(t, calls); n > 0 {
 		t.Errorf("%d calls were made", n)

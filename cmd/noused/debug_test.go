@@ -19,10 +19,10 @@ func debugGet(socket string) []string {
 
 func TestDebugSocket(t *testing.T) {
 	d := unstarted(t, "noused")
-	dir := filepath.Join(d.dir, "debug") // the daemon makes it
+	dir := filepath.Join(d.Dir, "debug") // the daemon makes it
 	socket := filepath.Join(dir, "d")
-	d.args = []string{"--debug-socket", socket}
-	d.start()
+	d.Args = []string{"--debug-socket", socket}
+	d.Start()
 	for path, want := range map[string]os.FileMode{dir: os.ModeDir | 0o700, socket: os.ModeSocket | 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: got %v, %v, want mode %v", path, info, err, want)
@@ -56,14 +56,14 @@ func TestDebugSocket(t *testing.T) {
 		t.Errorf("a program of the user's: got %q, %v, want %s", said, err, ok)
 	}
 	c := d.dial()
-	session := d.session(d.dir)
+	session := d.session(d.Dir)
 	for way, command := range map[string]string{"itself": words(ask), "detached": detached(words(ask))} {
-		end := d.answers(c, d.asks(c, session, outside("cd "+shellWord(d.dir)+"; "+command+"; echo asked")), "once")
+		end := d.answers(c, d.asks(c, session, outside("cd "+shellWord(d.Dir)+"; "+command+"; echo asked")), "once")
 		if strings.Contains(end.Result, "HTTP/") || !strings.Contains(end.Result, "asked") {
 			t.Errorf("a tool, %s: got %s %v, want no answer", way, end.Result, end.Error)
 		}
 	}
-	d.stop()
+	d.Stop()
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("after the stop: got %v, want no socket", err)
 	}

@@ -40,7 +40,7 @@ func serveMany() {
 // withMany gives a daemon that is not started yet the server, and its user's trust.
 func (d *daemon) withMany() {
 	d.t.Helper()
-	if err := os.MkdirAll(d.dir+"/noused", 0o700); err != nil {
+	if err := os.MkdirAll(d.Dir+"/noused", 0o700); err != nil {
 		d.t.Fatal(err)
 	}
 	d.write("noused/mcp.json", `{"mcpServers":{"many":{"command":"`+manyCommand+`","trust":"all"}}}`, 0o600)
@@ -80,7 +80,7 @@ func (d *daemon) current() protocol.State {
 func TestTheOfflineModelFindsATool(t *testing.T) {
 	d := unstarted(t, "noused")
 	d.withMany()
-	d.start()
+	d.Start()
 	d.awaitMany()
 	before := d.current()
 	if want := int64(128_000 / 10); before.Context.Tools == 0 || before.Context.Tools > want {
@@ -97,8 +97,8 @@ func TestTheOfflineModelFindsATool(t *testing.T) {
 		t.Errorf("definitions take %d tokens after %d; the model is told\n%s", after.Context.Tools, before.Context.Tools,
 			system)
 	}
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	d.awaitMany()
 	if now := d.current(); now.Context.Tools != after.Context.Tools {
 		t.Errorf("after a crash definitions take %d tokens, before it %d", now.Context.Tools, after.Context.Tools)
@@ -149,12 +149,12 @@ func TestAModelOfEachWireFindsATool(t *testing.T) {
 			k.awaitMany()
 			k.ask("turn 317: FIND")
 			k.ask("turn 042: FIND")
-			k.kill()
-			k.start()
+			k.Kill()
+			k.Start()
 			k.dial()
 			k.ask("turn 317: FIND")
 			k.ask("turn 099: FIND")
-			k.stop()
+			k.Stop()
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, why := range s.refused {

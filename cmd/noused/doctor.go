@@ -29,6 +29,7 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/tool"
 	"noused/internal/tool/builtin"
+	"noused/internal/xdg"
 )
 
 // doctorCommand is `noused doctor`: what a daemon with the same flags would
@@ -123,8 +124,8 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		Models:      ask.models, Window: ask.window,
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
-			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
-			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user",
+			filepath.Join(xdg.Config(getenv), "systemd/user"), "/etc/systemd/user",
+			filepath.Join(xdg.Data(getenv), "systemd/user"), "/usr/local/lib/systemd/user",
 			"/usr/lib/systemd/user",
 		},
 		Linger:      lingerFile(),

@@ -22,10 +22,10 @@ import (
 func (d *daemon) doctor(flags ...string) (out string, status int) {
 	d.t.Helper()
 	cmd := exec.Command("noused", append(append([]string{"doctor"}, flags...), append([]string{
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir",
-		filepath.Join(d.dir, "tools"),
-	}, d.args...)...)...)
-	cmd.Env = append(os.Environ(), d.model(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir, "XDG_DATA_HOME="+d.dir)
+		"--socket", d.Socket, "--state-dir", filepath.Join(d.Dir, "state"), "--workdir", d.Dir, "--tools-dir",
+		filepath.Join(d.Dir, "tools"),
+	}, d.Args...)...)...)
+	cmd.Env = append(os.Environ(), d.Model(), "XDG_CONFIG_HOME="+d.Dir, "XDG_RUNTIME_DIR="+d.Dir, "XDG_DATA_HOME="+d.Dir)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -83,10 +83,10 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 				t.Errorf("got exit status %d, want 0:\n%s", status, out)
 			}
 			wantLines(t, out,
-				d.sock+": a daemon answers, protocol 1\n", d.sock+".events: a daemon sends its events, epoch ep-",
-				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+
+				d.Socket+": a daemon answers, protocol 1\n", d.Socket+".events: a daemon sends its events, epoch ep-",
+				"the daemon is process "+strconv.Itoa(d.Cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+
 					" session",
-				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" uses it\n")
+				"ok    state          process "+strconv.Itoa(d.Cmd.Process.Pid)+" uses it\n")
 			if strings.Contains(out, "done:") {
 				t.Errorf("something was changed:\n%s", out)
 			}
@@ -141,19 +141,19 @@ func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {
 func TestDoctorAfterACrash(t *testing.T) {
 	d := newDaemon(t)
 	d.write("config.toml", "builtin_tools = false\n[model]\ndelay = \"1h\"\n", 0o600)
-	d.args = []string{"--config", filepath.Join(d.dir, "config.toml")}
-	d.stop()
-	d.start()
+	d.Args = []string{"--config", filepath.Join(d.Dir, "config.toml")}
+	d.Stop()
+	d.Start()
 	acc := into[protocol.PromptAccepted](t,
 		d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
-	d.kill()
+	d.Kill()
 
 	out, status := d.doctor()
 	if status != 0 {
 		t.Errorf("got exit status %d, want 0: a daemon gets over all of it\n%s", status, out)
 	}
 	wantLines(t, out,
-		"warn  sockets        "+d.sock+" is left over", "fix:  rm "+d.sock+" (", d.sock+".events is left over",
+		"warn  sockets        "+d.Socket+" is left over", "fix:  rm "+d.Socket+" (", d.Socket+".events is left over",
 		"no daemon uses it", "1 run has not ended and will be resumed by a daemon", "0 failed\n")
 	out, status = d.doctor("--fix")
 	if status != 0 {
@@ -162,8 +162,8 @@ func TestDoctorAfterACrash(t *testing.T) {
 	wantLines(t, out, "is left over: nobody listens on it\n      done: removed\n", " 0 warnings, 0 failed\n")
 
 	d.write("config.toml", "", 0o600)
-	d.start()
-	events, err := client.Subscribe(t.Context(), d.sock, protocol.SubscribeParams{After: new(uint64)})
+	d.Start()
+	events, err := client.Subscribe(t.Context(), d.Socket, protocol.SubscribeParams{After: new(uint64)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,12 +206,12 @@ func TestInvariantsWithSeveralClients(t *testing.T) {
 		rounds = 10
 	}
 	d := newDaemon(t)
-	d.stop()
+	d.Stop()
 	d.write("tools/sh.json", shellTool, 0o600)
 	d.write("tools/tool.sh", shellScript, 0o700)
-	d.start()
+	d.Start()
 	events := d.events(protocol.SubscribeParams{})
-	slow := dialWire(t, d.sock+".events") // never reads, and must not matter
+	slow := dialWire(t, d.Socket+".events") // never reads, and must not matter
 	_ = slow
 	control := d.dial()
 	ctx := context.Background()
@@ -358,11 +358,11 @@ func TestSubscribeResumesWithoutLossOrDouble(t *testing.T) {
 // A daemon killed in the middle of a run goes on with the same run.
 func TestKilledInTheMiddle(t *testing.T) {
 	d := newDaemon(t)
-	d.stop()
+	d.Stop()
 	d.write("tools/sh.json", shellTool, 0o600)
 	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho "+
 		"'{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"in the middle\"}'\nexec sleep 1000\n", 0o700)
-	d.start()
+	d.Start()
 	c, events := d.dial(), d.events(protocol.SubscribeParams{})
 	ctx, no := context.Background(), false
 	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
@@ -377,8 +377,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	events = d.events(protocol.SubscribeParams{After: new(uint64)})
 	delivered := false
 	end := await(t, events, func(ev protocol.Event) bool {
@@ -405,7 +405,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 // What a slow reader misses it is told, and nobody waits for it.
 func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	d := newDaemon(t, "--event-buffer", "65536")
-	slow := dialWire(t, d.sock+".events")
+	slow := dialWire(t, d.Socket+".events")
 	if got := slow.ask(`{"v":"1","id":"s","type":"subscribe"}`); got.Type != "subscribed" {
 		t.Fatalf("got %+v", got)
 	}
@@ -446,14 +446,14 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 // may close: it goes on.
 func TestOutlivesItsLogAndItsTerminal(t *testing.T) {
 	d := newDaemon(t)
-	d.stop()
+	d.Stop()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.stderr = write
-	d.start()
-	if err := errors.Join(read.Close(), write.Close(), d.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+	d.Stderr = write
+	d.Start()
+	if err := errors.Join(read.Close(), write.Close(), d.Cmd.Process.Signal(syscall.SIGHUP)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -466,15 +466,15 @@ func TestOutlivesItsLogAndItsTerminal(t *testing.T) {
 
 func TestTerminatedWithIdleClients(t *testing.T) {
 	d := newDaemon(t)
-	w, ev := d.commands(), dialWire(t, d.sock+".events")
+	w, ev := d.commands(), dialWire(t, d.Socket+".events")
 	w.ask(`{"id":"a","type":"ping"}`)
-	d.stop()
+	d.Stop()
 	for name, c := range map[string]*wire{"command": w, "event": ev} {
 		if line, err := c.in.Next(); err == nil {
 			t.Errorf("the %s client got %s, want its connection closed", name, line)
 		}
 	}
-	for _, path := range []string{d.sock, d.sock + ".events"} {
+	for _, path := range []string{d.Socket, d.Socket + ".events"} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there (%v)", path, err)
 		}

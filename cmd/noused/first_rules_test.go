@@ -45,7 +45,7 @@ func TestTheFirstRulesHoldInAHostileFolder(t *testing.T) {
 	t.Setenv("HOME", home)
 	d := unstarted(t, "noused")
 	d.write("noused/rules.toml", strings.ReplaceAll(string(rules[1]), "/home/me/shop", work), 0o600)
-	d.start()
+	d.Start()
 	c, session := d.dial(), d.session(work)
 	b := &besieged{daemon: d, c: c, session: session}
 	if said := b.inside(trap); !strings.Contains(said, "ready") {

@@ -27,7 +27,7 @@ func BenchmarkPingBesideAFleet(b *testing.B) {
 	alone := newDaemonOf(b, plainDaemon(b), "--model", "offline")
 	d := unstarted(b, plainDaemon(b), "--model", "offline")
 	f.configure(d, "box", "")
-	d.start()
+	d.Start()
 	d.inFleet(func(s protocol.FleetState) bool { return s.Connected })
 	bare := fleettest.Dial(b, server.Direct())
 	if _, err := bare.Subscribe("raw", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil || bare.Flush() != nil {

@@ -11,12 +11,13 @@ import (
 	"noused/internal/client"
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // instance is what the claims of a daemon have, which anybody can read there.
 func (d *daemon) instance() string {
 	d.t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.dir, "state", instanceFile))
+	text, err := os.ReadFile(filepath.Join(d.Dir, "state", instanceFile))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -35,18 +36,13 @@ func (f *jobFleet) forge(d *daemon, id string) {
 // givenUp waits until a job has no claim.
 func (f *jobFleet) givenUp(id string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); ; time.Sleep(2 * time.Millisecond) {
+	testenv.Until(f.t, id+" has no claim", func() bool {
 		_, _, ok, err := f.Claimed(f.t.Context(), id)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("the claim of %s is still there after %s", id, jobPatience)
-		}
-	}
+		return !ok
+	})
 }
 
 // A claim that somebody else has written has a daemon do no more jobs at a time than it has
@@ -127,14 +123,14 @@ func TestADaemonIsKilledBetweenClaimAndRecord(t *testing.T) {
 	})
 	foreign := session("job foreign")
 	prompt(protocol.PromptParams{Scope: foreign, Text: "mine"})
-	d.kill()
+	d.Kill()
 	ids := []string{"claimed", "made", "accepted", "foreign"}
 	for _, id := range ids {
 		f.submit(job.Job{ID: id, Prompt: asks})
 		f.forge(d, id)
 	}
 	f.configure(d, "box", more)
-	d.start()
+	d.Start()
 	for _, id := range ids {
 		e := f.end(id)
 		if e.StopReason != protocol.StopCompleted || !strings.Contains(e.Output, "denied") {
@@ -168,20 +164,20 @@ func TestWhatADaemonSaysOfItsJobs(t *testing.T) {
 	d := f.daemon("box", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
-	d.kill()
-	record := filepath.Join(d.dir, "state", "fleet-jobs", "one.json")
+	d.Kill()
+	record := filepath.Join(d.Dir, "state", "fleet-jobs", "one.json")
 	if err := os.WriteFile(record, []byte(`{"job":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.configure(d, "box", "")
-	d.start()
+	d.Start()
 	if e := f.end("one"); e.RunID != c.RunID || e.StopReason != protocol.StopCompleted {
 		t.Errorf("got %+v, want the end of %s", e, c.RunID)
 	}
 	f.over("one")
 	f.once(map[string]*daemon{"box": d}, "one")
-	d.stop()
-	log := d.log.String()
+	d.Stop()
+	log := d.Log.String()
 	for _, want := range []string{
 		record, "what the daemon knew of a job cannot be read", "job_timeout does not count",
 		"noused_CLAIMS", fmt.Sprint((7 * time.Minute).Seconds()), fmt.Sprint((10 * time.Minute).Seconds()),

@@ -14,24 +14,20 @@ import (
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // replicated makes what the fleet needs on all three servers, once they have a leader.
 func (f *jobFleet) replicated() {
 	f.t.Helper()
 	p, ctx := fleet.DefaultPrefix, f.t.Context()
-	for deadline := time.Now().Add(jobPatience); ; time.Sleep(50 * time.Millisecond) {
+	testenv.Until(f.t, "the servers have a leader, and make a stream", func() bool {
 		_, err := f.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: p.JobStream(), Subjects: []string{p.JobQueue("*")},
 			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Duplicates: 24 * time.Hour, Replicas: 3,
 		})
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 	if _, err := f.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:     p.EventStream(),
 		Subjects: []string{p.Events("*"), p.JobDone("*")}, Duplicates: 2 * time.Minute, Replicas: 3,
@@ -83,12 +79,10 @@ func TestJobsOverACluster(t *testing.T) {
 	servers[0].Down()
 	for _, id := range ids {
 		var e job.End
-		// there may be no leader right now
-		for ok, deadline := false, time.Now().Add(jobPatience); !ok; time.Sleep(20 * time.Millisecond) {
-			if e, ok, err = f.End(t.Context(), id); !ok && time.Now().After(deadline) {
-				t.Fatalf("%s has not ended after %s: %v", id, jobPatience, err)
-			}
-		}
+		testenv.Until(t, id+" has ended, as soon as there is a leader again", func() (ok bool) {
+			e, ok, err = f.End(t.Context(), id)
+			return ok
+		})
 		if e.StopReason != protocol.StopCompleted {
 			t.Errorf("%s: got %+v", id, e)
 		}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
@@ -100,10 +99,10 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 			leavesNothing(t, repo)
 		},
 		"the daemon stops": func(t *testing.T, _ *jobFleet, d *daemon, repo string) {
-			d.stop()
+			d.Stop()
 			leavesNothing(t, repo)
 		},
-		"the daemon is killed": func(_ *testing.T, _ *jobFleet, d *daemon, _ string) { d.kill() },
+		"the daemon is killed": func(_ *testing.T, _ *jobFleet, d *daemon, _ string) { d.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := filtered(t, "exec setsid sh -c 'echo $$ > .git/new && mv .git/new .git/pid && exec sleep 1000'")
@@ -111,7 +110,7 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 			d := f.daemon("box", "")
 			f.submit(job.Job{ID: "hangs", Repo: repo, Prompt: "hello"})
 			var pid int
-			until(t, "git has run the filter", func() bool {
+			testenv.Until(t, "git has run the filter", func() bool {
 				text, err := os.ReadFile(filepath.Join(repo, ".git/pid"))
 				if err == nil {
 					pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -119,18 +118,8 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 				return err == nil
 			})
 			end(t, f, d, repo)
-			until(t, "what git has run is gone", func() bool { return gone(pid) })
+			testenv.Until(t, "what git has run is gone", func() bool { return gone(pid) })
 		})
-	}
-}
-
-// until waits until something is so.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(jobPatience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v it is still not so that %s", jobPatience, what)
-		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (f *hundred) start(hosts int) {
 	f.t.Helper()
 	program := plainDaemon(f.t)
 	seed := unstarted(f.t, program, "--model", "offline")
-	seed.start()
+	seed.Start()
 	w := seed.commands()
 	for i := range f.each {
 		id := into[protocol.Session](f.t,
@@ -66,17 +66,17 @@ func (f *hundred) start(hosts int) {
 			f.t.Fatal(r.Error)
 		}
 	}
-	seed.stop()
+	seed.Stop()
 	begun := time.Now()
 	for i := range hosts {
 		d := unstarted(f.t, program, "--model", "offline")
-		if err := os.CopyFS(filepath.Join(d.dir, "state", "sessions"),
-			os.DirFS(filepath.Join(seed.dir, "state", "sessions"))); err != nil {
+		if err := os.CopyFS(filepath.Join(d.Dir, "state", "sessions"),
+			os.DirFS(filepath.Join(seed.Dir, "state", "sessions"))); err != nil {
 			f.t.Fatal(err)
 		}
 		f.private(d)
 		f.configure(d, f.name(i), "")
-		d.start()
+		d.Start()
 		f.daemons, f.told = append(f.daemons, d), append(f.told, d.told())
 	}
 	f.back(0)
@@ -87,7 +87,7 @@ func (f *hundred) start(hosts int) {
 // private has a copied state folder be for its owner alone, as the daemon makes it.
 func (f *hundred) private(d *daemon) {
 	f.t.Helper()
-	err := filepath.WalkDir(filepath.Join(d.dir, "state"), func(path string, e os.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(d.Dir, "state"), func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (f *hundred) back(but uint64) {
 func (f *hundred) memory() {
 	var all []int
 	for _, d := range f.daemons {
-		now, _ := memoryOf(d.cmd.Process.Pid)
+		now, _ := memoryOf(d.Cmd.Process.Pid)
 		all = append(all, now)
 	}
 	slices.Sort(all)
@@ -242,7 +242,7 @@ const (
 // seen; it counts from when the daemon has published it.
 func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 	f.t.Helper()
-	time.Sleep(rest)
+	time.Sleep(rest) // what is measured begins at rest
 	var took []time.Duration
 	for i, d := range f.daemons {
 		events := d.events(protocol.SubscribeParams{})
@@ -250,7 +250,7 @@ func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 		id := into[protocol.Sessions](f.t, w.ask(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).
 			Sessions[0].SessionID
 		title := fmt.Sprintf("%s of %s", strings.Fields(what)[len(strings.Fields(what))-1], f.name(i))
-		time.Sleep(apart)
+		time.Sleep(apart) // so that each is measured alone
 		w.ask(fmt.Sprintf(`{"id":"t","type":"set_title","payload":{"session_id":%q,"title":%q}}`, id, title))
 		at := seen(title)
 		env, _, err := events.Next(context.Background())
@@ -327,7 +327,7 @@ func (f *hundred) restart() {
 	f.t.Helper()
 	var before int
 	for _, d := range f.daemons {
-		before += d.log.Len()
+		before += d.Log.Len()
 	}
 	f.server.Down()
 	for i, d := range f.daemons {
@@ -342,7 +342,7 @@ func (f *hundred) restart() {
 		}
 	}
 	const away = 10 * time.Second
-	time.Sleep(away)
+	time.Sleep(away) // so long nobody hears anything, as in a failure of the network
 	begun := time.Now()
 	f.server.Up()
 	f.back(0)
@@ -357,7 +357,7 @@ func (f *hundred) restart() {
 	}
 	after := 0
 	for _, d := range f.daemons {
-		after += d.log.Len()
+		after += d.Log.Len()
 	}
 	f.t.Logf("the server was away for %s: all have told all after %s, %d answer, %d bytes of log a daemon", away,
 		took.Round(time.Millisecond), answered, (after-before)/len(f.daemons))
@@ -370,10 +370,10 @@ func (f *hundred) restart() {
 func (f *hundred) compare() {
 	f.t.Helper()
 	for _, d := range f.daemons {
-		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 	}
 	for _, d := range f.daemons {
-		<-d.exited
+		<-d.Gone
 	}
 	stored := f.stored()
 	events := 0

@@ -58,17 +58,17 @@ func (f *jobFleet) daemon(name, more string, args ...string) *daemon {
 	f.t.Helper()
 	d := unstarted(f.t, "noused", append([]string{"--model", "offline"}, args...)...)
 	f.configure(d, name, more)
-	d.start()
+	d.Start()
 	return d
 }
 
 func (f *jobFleet) configure(d *daemon, name, more string) {
 	f.t.Helper()
-	if err := os.MkdirAll(filepath.Join(d.dir, "noused"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.Dir, "noused"), 0o700); err != nil {
 		f.t.Fatal(err)
 	}
 	config := fmt.Sprintf("[fleet]\nurl = %s\nname = %q\n%s\n", f.at, name, more)
-	if err := os.WriteFile(filepath.Join(d.dir, "noused", "config.toml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.Dir, "noused", "config.toml"), []byte(config), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -76,18 +76,13 @@ func (f *jobFleet) configure(d *daemon, name, more string) {
 // over waits until a job is out of the queue, and its claim says so.
 func (f *jobFleet) over(id string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); ; time.Sleep(2 * time.Millisecond) {
+	testenv.Until(f.t, id+" is out of the queue", func() bool {
 		_, waits, err := f.Get(f.t.Context(), id)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if !waits {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("the job %s is over, and still in the queue after %s", id, jobPatience)
-		}
-	}
+		return !waits
+	})
 }
 
 // once checks that each job's end was told once, and that all daemons together have
@@ -96,7 +91,7 @@ func (f *jobFleet) once(daemons map[string]*daemon, ids ...string) {
 	f.t.Helper()
 	accepted := map[string]int{}
 	for _, d := range daemons {
-		files, err := filepath.Glob(filepath.Join(d.dir, "state", "sessions", "*.jsonl"))
+		files, err := filepath.Glob(filepath.Join(d.Dir, "state", "sessions", "*.jsonl"))
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -150,17 +145,16 @@ func (f *jobFleet) end(id string) job.End {
 // claimed waits until a claim is as it should be.
 func (f *jobFleet) claimed(id string, is func(job.Claim) bool) job.Claim {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		c, _, ok, err := f.Claimed(f.t.Context(), id)
-		if err != nil {
+	var c job.Claim
+	testenv.Until(f.t, "the claim of "+id+" is as it should be", func() bool {
+		var ok bool
+		var err error
+		if c, _, ok, err = f.Claimed(f.t.Context(), id); err != nil {
 			f.t.Fatal(err)
 		}
-		if ok && is(c) {
-			return c
-		}
-	}
-	f.t.Fatalf("the claim of %s is not as it should be after %s", id, jobPatience)
-	return job.Claim{}
+		return ok && is(c)
+	})
+	return c
 }
 
 func runs(c job.Claim) bool { return c.RunID != "" }
@@ -205,11 +199,9 @@ func runState(d *daemon, session string) protocol.RunState {
 // becomesIdle waits until a session's run is aborted.
 func becomesIdle(d *daemon, session string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(jobPatience); runState(d, session) != protocol.StateIdle; time.Sleep(5 *
-		time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("a run of %s goes on that should have been aborted", session)
-		}
+	events := d.events(protocol.SubscribeParams{SessionID: session})
+	if runState(d, session) != protocol.StateIdle {
+		await(d.t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.AgentEnd); return ok })
 	}
 }
 
@@ -223,9 +215,9 @@ func TestAJobSurvivesAKill(t *testing.T) {
 	d := f.daemon("box", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
-	d.kill()
+	d.Kill()
 	f.configure(d, "box", "")
-	d.start()
+	d.Start()
 	e := f.end("one")
 	if e.RunID != c.RunID || e.SessionID != c.SessionID || e.StopReason != protocol.StopCompleted ||
 		e.Output != "hello there" {
@@ -242,13 +234,13 @@ func TestAJobIsAnothersAfterTheTimeout(t *testing.T) {
 	first := f.daemon("first", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
-	first.kill()
+	first.Kill()
 	f.runOut("one")
 	f.daemon("second", "")
 	if e := f.end("one"); e.Host != "second" || e.StopReason != protocol.StopCompleted {
 		t.Fatalf("got %+v, want the end of the host second", e)
 	}
-	first.start()
+	first.Start()
 	becomesIdle(first, c.SessionID)
 	f.over("one")
 	if e := f.end("one"); e.Host != "second" {
@@ -317,11 +309,11 @@ func TestJobsAreCancelled(t *testing.T) {
 	// Its host is away, and hears of it when it is back.
 	f.submit(job.Job{ID: "away", Prompt: "hello there"})
 	c := f.claimed("away", runs)
-	d.kill()
+	d.Kill()
 	if did, _, err := f.Cancel(t.Context(), "away", time.Millisecond); did != job.Away || err != nil {
 		t.Fatalf("cancel of a job whose host is away: got %s, %v", did, err)
 	}
-	d.start()
+	d.Start()
 	f.submit(job.Job{ID: "next", Prompt: "hello"})
 	f.claimed("next", runs) // the slot is free
 	becomesIdle(d, c.SessionID)

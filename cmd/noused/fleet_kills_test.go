@@ -71,8 +71,8 @@ func TestManyJobsAndKills(t *testing.T) {
 		}
 		if told%5 == 0 {
 			name := names[random.IntN(hosts)]
-			daemons[name].kill()
-			daemons[name].start()
+			daemons[name].Kill()
+			daemons[name].Start()
 			kills[name]++
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // fleetDaemon is a daemon that is called box in the fleet of a server.
@@ -23,7 +24,7 @@ func fleetDaemon(t *testing.T, url, more string) *daemon {
 	t.Helper()
 	d := unstarted(t, "noused")
 	d.write("noused/config.toml", fmt.Sprintf("[fleet]\nurl = %q\nname = \"box\"\n%s", url, more), 0o600)
-	d.start()
+	d.Start()
 	return d
 }
 
@@ -31,32 +32,27 @@ func fleetDaemon(t *testing.T, url, more string) *daemon {
 func (d *daemon) inFleet(is func(protocol.FleetState) bool) {
 	d.t.Helper()
 	w := d.commands()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	testenv.Until(d.t, "the state says so of the fleet", func() bool {
 		st := into[protocol.State](d.t, w.ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`))
-		if st.Fleet != nil && is(*st.Fleet) {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.t.Fatalf("the state still says %+v", st.Fleet)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return st.Fleet != nil && is(*st.Fleet)
+	})
 }
 
 // overFleet sends a command to box.
 func overFleet(t *testing.T, nc *nats.Conn, line string) (r response) {
 	t.Helper()
-	for {
+	testenv.Until(t, "box takes commands, which is a moment after it has joined", func() bool {
 		msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(line), 2*time.Minute)
-		if errors.Is(err, nats.ErrNoResponders) { // it has joined, and takes commands in a moment
-			time.Sleep(time.Millisecond)
-			continue
+		if errors.Is(err, nats.ErrNoResponders) {
+			return false
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return decode[response](t, msg.Data)
-	}
+		r = decode[response](t, msg.Data)
+		return true
+	})
+	return r
 }
 
 // told are the lines of the event socket from the first event to the daemon's end.
@@ -114,7 +110,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	}
 	last := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
 	d.inFleet(func(f protocol.FleetState) bool { return f.PublishedSeq >= last })
-	d.stop()
+	d.Stop()
 	streamIs(t, nc, <-lines)
 	hosts, err := fleet.DefaultPrefix.OpenHosts(t.Context(), fleettest.JetStream(t, nc))
 	if err != nil {
@@ -225,7 +221,7 @@ func TestAFleetIsNoPerson(t *testing.T) {
 			t.Errorf("a call that would be asked about, in a session that is %s: got %+v %v", mode, r, r.Error)
 		}
 	}
-	d.stop()
+	d.Stop()
 	d = fleetDaemon(t, server.URL(), "approve = true\n")
 	d.inFleet(func(f protocol.FleetState) bool { return f.Connected })
 	if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); !r.OK || strings.TrimSpace(r.Result) != "out" {
@@ -236,5 +232,5 @@ func TestAFleetIsNoPerson(t *testing.T) {
 			t.Errorf("%s: with approve = true: %v", line, r.Error)
 		}
 	}
-	<-d.exited // as it was told to
+	<-d.Gone // as it was told to
 }

@@ -212,7 +212,7 @@ type footprint struct{ files, children, now, most int }
 
 func (d *daemon) footprint() (f footprint) {
 	d.t.Helper()
-	proc := fmt.Sprintf("/proc/%d", d.cmd.Process.Pid)
+	proc := fmt.Sprintf("/proc/%d", d.Cmd.Process.Pid)
 	// The daemon lets nobody look into its files, but anybody count them.
 	files, err := os.Stat(proc + "/fd")
 	if err != nil {
@@ -232,7 +232,7 @@ func (d *daemon) footprint() (f footprint) {
 
 func (d *daemon) children() (pids []int) {
 	d.t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.cmd.Process.Pid))
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.Cmd.Process.Pid))
 	if err != nil || len(lists) == 0 {
 		d.t.Fatalf("got %v, %v, want the daemon's threads", lists, err)
 	}
@@ -364,8 +364,8 @@ func TestNoToolOutlivesTheDaemon(t *testing.T) {
 		end  func(*daemon)
 		late time.Duration // how long after the daemon they may end
 	}{
-		{"told to stop", (*daemon).stop, 0},
-		{"killed", (*daemon).kill, hangTime},
+		{"told to stop", (*daemon).Stop, 0},
+		{"killed", (*daemon).Kill, hangTime},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			tr := newTroop(t, hangTime)

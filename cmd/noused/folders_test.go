@@ -78,7 +78,7 @@ func whereDaemon(t *testing.T, args ...string) (d *daemon, folders [2]string) {
 			t.Fatal(err)
 		}
 	}
-	d.start()
+	d.Start()
 	return d, folders
 }
 
@@ -160,7 +160,7 @@ func TestASessionLivesInItsFolder(t *testing.T) {
 	}
 	one, two := d.extension(d.session(folders[0]), "own.where", `{}`), d.extension(d.session(folders[1]), "own.where",
 		`{}`)
-	if !one.OK || one.Result != two.Result || !strings.HasPrefix(one.Result, filepath.Join(d.dir, "tools")+" ") {
+	if !one.OK || one.Result != two.Result || !strings.HasPrefix(one.Result, filepath.Join(d.Dir, "tools")+" ") {
 		t.Errorf("a module with a workdir of its own says %+v and %+v, want the same", one, two)
 	}
 }
@@ -228,8 +228,8 @@ func TestAFolderThatIsGone(t *testing.T) {
 		}
 	}
 	run()
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	run()
 	if m, err := client.Call(ctx, d.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: scope}); err != nil ||
 		len(m.Messages) < 4 {
@@ -330,7 +330,7 @@ func TestLivingProcessesAreBounded(t *testing.T) {
 			living = append(living, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		}
 	}
-	d.kill()
+	d.Kill()
 	for _, p := range living { // a hang here is the failure
 		if _, err := unix.Poll([]unix.PollFd{p}, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			t.Error(err)
@@ -363,8 +363,8 @@ func TestCommittingInAWorktree(t *testing.T) {
 	if r := d.extension(id, "bash", `{"command":"echo 'gitdir: `+folders[1]+`' > .git"}`); !r.OK {
 		t.Fatalf("got %+v", r)
 	}
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	if r := d.extension(d.session(tree), "bash", `{"command":"echo x > `+folders[1]+`/stolen"}`); r.OK {
 		t.Errorf("the folder that .git names can be written: %+v", r)
 	}
@@ -374,19 +374,19 @@ func TestCommittingInAWorktree(t *testing.T) {
 func TestNotify(t *testing.T) {
 	testenv.Long(t)
 	d := unstarted(t, "noused")
-	config := filepath.Join(d.dir, "config.toml")
+	config := filepath.Join(d.Dir, "config.toml")
 	d.write("config.toml", "[notify]\ncommand = [\"./told.sh\", \"x y\"]\nafter = \"0s\"\n", 0o600)
 	d.write("told.sh", "#!/bin/sh\ncd \"$(dirname \"$0\")\" && { cat; echo \"$1\"; } > out\n", 0o700)
-	if err := unix.Mkfifo(filepath.Join(d.dir, "out"), 0o600); err != nil {
+	if err := unix.Mkfifo(filepath.Join(d.Dir, "out"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.args = []string{"--config", config}
-	d.start()
+	d.Args = []string{"--config", config}
+	d.Start()
 	r, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(d.dir, "out"))
+	text, err := os.ReadFile(filepath.Join(d.Dir, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func TestNotify(t *testing.T) {
 	message, _ := got["message"].(string)
 	if got["event"] != "run_end" || got["session_id"] != r.Result.SessionID || got["run_id"] != r.Result.RunID ||
 		got["title"] != "hello" ||
-		got["workdir"] != d.dir || got["count"] != 1.0 || !strings.HasPrefix(message, "hello: done") || rest != "x y\n" {
+		got["workdir"] != d.Dir || got["count"] != 1.0 || !strings.HasPrefix(message, "hello: done") || rest != "x y\n" {
 		t.Errorf("got %q", text)
 	}
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -20,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
 )
@@ -36,22 +32,10 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// daemon is a running noused with its own state.
+// daemon is a noused whose configuration is noused/config.toml of its folder.
 type daemon struct {
-	modelless bool // nothing chooses a model
-
-	here bool // works in the folder that it is started in
-	t    testing.TB
-	sock string
-	dir  string
-	args []string
-	log  bytes.Buffer
-
-	program string    // "noused", built as the tests are
-	stderr  io.Writer // the daemon's, unless nil: then its log goes to log
-
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process is gone
+	*daemontest.Daemon
+	t testing.TB
 }
 
 // newDaemon starts a daemon in fresh folders and waits until it says that it
@@ -65,81 +49,18 @@ func newDaemon(t testing.TB, args ...string) *daemon {
 func newDaemonOf(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
 	d := unstarted(t, program, args...)
-	d.start()
+	d.Start()
 	return d
 }
 
-// unstarted is a daemon that start starts.
+// unstarted is a daemon that Start starts. "noused" is built as the tests are.
 func unstarted(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
-	dir := t.TempDir()
-	d := &daemon{t: t, program: program, dir: dir, sock: filepath.Join(dir, "s"), args: args}
-	t.Cleanup(func() {
-		if d.cmd != nil {
-			d.kill()
-		}
-		if t.Failed() {
-			t.Logf("the daemon's log:\n%s", d.log.Bytes())
-		}
-	})
+	d := &daemon{daemontest.Bare(t, program, args...), t}
+	d.Environ = func() []string {
+		return append(os.Environ(), d.Model(), "XDG_CONFIG_HOME="+d.Dir, "XDG_RUNTIME_DIR="+d.Dir)
+	}
 	return d
-}
-
-// model is the variable that chooses one where nothing else does.
-func (d *daemon) model() string {
-	if d.modelless {
-		return "NOUSED_MODEL="
-	}
-	own, _ := os.ReadFile(filepath.Join(d.dir, "noused", "config.toml"))
-	if i := slices.Index(d.args, "--config"); i >= 0 {
-		own, _ = os.ReadFile(d.args[i+1])
-	}
-	return testenv.Model(string(own), d.args...)
-}
-
-func (d *daemon) start() {
-	d.t.Helper()
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(d.dir, "ready"), Net: "unixgram"})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer func() {
-		_ = ready.Close()
-		_ = os.Remove(filepath.Join(d.dir, "ready"))
-	}()
-	args := []string{
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--tools-dir",
-		filepath.Join(d.dir, "tools"),
-	}
-	if !d.here {
-		args = append(args, "--workdir", d.dir)
-	}
-	d.cmd = exec.Command(d.program, append(args, d.args...)...)
-	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir,
-		"XDG_RUNTIME_DIR="+d.dir)
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if d.stderr != nil {
-		d.cmd.Stderr = d.stderr
-	}
-	if err := d.cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	d.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan struct{}) { // ends with the daemon
-		_ = cmd.Wait()
-		close(exited)
-		_ = ready.Close()
-	}(d.cmd, d.exited)
-	buf := make([]byte, 256)
-	for {
-		n, err := ready.Read(buf)
-		if err != nil {
-			d.t.Fatalf("the daemon ended before it was ready:\n%s", d.log.Bytes())
-		}
-		if strings.Contains(string(buf[:n]), "READY=1") {
-			return
-		}
-	}
 }
 
 // modelConfig writes a configuration for a model of the provider at an address,
@@ -158,16 +79,6 @@ func modelConfig(t testing.TB, provider, url string, more ...string) string {
 // testKey has a model take the key of the variable TEST_KEY.
 const testKey = `api_key_env = "TEST_KEY"`
 
-// kill ends the daemon as a crash does, stop as systemd does. Both return when
-// the process is gone.
-func (d *daemon) kill() { d.end(syscall.SIGKILL) }
-func (d *daemon) stop() { d.end(syscall.SIGTERM) }
-
-func (d *daemon) end(sig syscall.Signal) {
-	_ = d.cmd.Process.Signal(sig)
-	<-d.exited
-}
-
 // wire is a client that knows nothing but lines.
 type wire struct {
 	t testing.TB
@@ -185,7 +96,7 @@ func dialWire(t testing.TB, path string) *wire {
 	return &wire{t, conn, protocol.NewLineReader(conn, 1<<30)}
 }
 
-func (d *daemon) commands() *wire { d.t.Helper(); return dialWire(d.t, d.sock) }
+func (d *daemon) commands() *wire { d.t.Helper(); return dialWire(d.t, d.Socket) }
 
 func (w *wire) send(line string) {
 	w.t.Helper()
@@ -239,7 +150,7 @@ func into[T any](t testing.TB, r response) T {
 // events follows everything the daemon announces.
 func (d *daemon) events(p protocol.SubscribeParams) *client.Events {
 	d.t.Helper()
-	events, err := client.Subscribe(context.Background(), d.sock, p)
+	events, err := client.Subscribe(context.Background(), d.Socket, p)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -249,7 +160,7 @@ func (d *daemon) events(p protocol.SubscribeParams) *client.Events {
 
 func (d *daemon) dial() *client.Client {
 	d.t.Helper()
-	c, err := client.Dial(context.Background(), d.sock)
+	c, err := client.Dial(context.Background(), d.Socket)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -293,7 +204,7 @@ func endOf(runID string) func(protocol.Event) bool {
 
 func (d *daemon) write(name, text string, mode os.FileMode) {
 	d.t.Helper()
-	path := filepath.Join(d.dir, name)
+	path := filepath.Join(d.Dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		d.t.Fatal(err)
 	}

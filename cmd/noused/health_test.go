@@ -119,7 +119,7 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 	w := d.commands()
 	for range 2 {
 		st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state","payload":{"daemon":true}}`))
-		if st.SessionID != "" || st.Daemon.PID != d.cmd.Process.Pid || st.Disk == nil || st.Readers == nil ||
+		if st.SessionID != "" || st.Daemon.PID != d.Cmd.Process.Pid || st.Disk == nil || st.Readers == nil ||
 			st.EventBuffer == nil || st.EventBuffer.Limit != defaultEventBuffer {
 			t.Errorf("got %+v", st)
 		}

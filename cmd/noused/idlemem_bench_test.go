@@ -27,7 +27,7 @@ func BenchmarkFirstPrompt(b *testing.B) {
 		for range 5 {
 			later = append(later, prompt())
 		}
-		d.stop()
+		d.Stop()
 		b.StartTimer()
 	}
 	slices.Sort(first)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // A daemon that has nothing to do, its guardian and the process of the built-in tools
@@ -18,8 +19,8 @@ func TestIdleProcessesAreSmall(t *testing.T) {
 	if r := d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"!ls {}"}}`); !r.OK {
 		t.Fatalf("got %+v, want an answer", r)
 	}
-	for _, pid := range append(d.children(), d.cmd.Process.Pid) {
-		until(t, fmt.Sprintf("process %d has less than 8 MB of files in memory", pid), func() bool {
+	for _, pid := range append(d.children(), d.Cmd.Process.Pid) {
+		testenv.Until(t, fmt.Sprintf("process %d has less than 8 MB of files in memory", pid), func() bool {
 			if hugePages(t, pid) {
 				t.Skip("the system keeps the program in pages of 2 MB")
 			}
@@ -66,5 +67,5 @@ func TestAPromptOfWordsStartsNoProcess(t *testing.T) {
 		t.Errorf("got %+v, want bash, healthy", tools.Tools)
 	}
 	// no listing waits for it long
-	until(t, "a process says whether the built-in tools work", func() bool { return len(d.children()) > 0 })
+	testenv.Until(t, "a process says whether the built-in tools work", func() bool { return len(d.children()) > 0 })
 }

@@ -88,11 +88,11 @@ func TestImagesOverBothWires(t *testing.T) {
 			if err != nil || r.Result.Output != "Seen." {
 				t.Fatalf("got %+v, %v", r.Result, err)
 			}
-			d.kill()
-			if err := os.Remove(filepath.Join(d.dir, "shots", "a.png")); err != nil {
+			d.Kill()
+			if err := os.Remove(filepath.Join(d.Dir, "shots", "a.png")); err != nil {
 				t.Fatal(err)
 			}
-			d.start()
+			d.Start()
 			if r, err = client.Call(context.Background(), d.dial(), protocol.Prompt,
 				protocol.PromptParams{Text: "and again"}); err != nil {
 				t.Fatal(err)
@@ -112,15 +112,15 @@ func TestImagesOverBothWires(t *testing.T) {
 // connection, which goes on; a named pipe that nobody writes to holds up nobody.
 func TestWrongAttachmentsOverTheSocket(t *testing.T) {
 	d := newDaemon(t, "--max-line", "100000")
-	if err := unix.Mkfifo(filepath.Join(d.dir, "pipe"), 0o600); err != nil {
+	if err := unix.Mkfifo(filepath.Join(d.Dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := d.commands()
 	for i, c := range []struct{ attachments, want string }{
 		{`[{"path":"/dev/zero"}]`, `invalid_payload: attachments[0].path: "/dev/zero": is a device, want a file`},
-		{`[{"path":"pipe"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "pipe") +
+		{`[{"path":"pipe"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.Dir, "pipe") +
 			`": is a named pipe, want a file`},
-		{`[{"path":"state"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "state") +
+		{`[{"path":"state"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.Dir, "state") +
 			`": is a directory, want a file`},
 		{`[{"data":"!"}]`, "invalid_payload: attachments[0].data: is not base64: "},
 		{`[{"data":"` + strings.Repeat("A", 100_000) + `"}]`, "invalid_command: line_too_long: "},

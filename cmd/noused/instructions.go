@@ -40,6 +40,10 @@ func (s surroundings) System(workdir, environment string, window int64) (text st
 	return s.of.In(workdir).System(environment, window)
 }
 
+func (s surroundings) Expand(workdir, text string) (string, bool, error) {
+	return s.of.In(workdir).Expand(text)
+}
+
 // skills answers list_skills.
 type skills struct {
 	from    *instructions.Instructions
@@ -62,6 +66,11 @@ func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a prot
 		out := protocol.Skills{Skills: []protocol.Skill{}, LeftOut: append([]string{}, problems...)}
 		for _, k := range found {
 			out.Skills = append(out.Skills, protocol.Skill{Name: k.Name, Description: k.Description, Path: k.Path})
+		}
+		commands, problems := s.from.Commands()
+		out.LeftOut = append(out.LeftOut, problems...)
+		for _, c := range commands {
+			out.Commands = append(out.Commands, protocol.FileCommand{Name: c.Name, Description: c.Description, Path: c.Path})
 		}
 		return out, nil
 	}}, nil

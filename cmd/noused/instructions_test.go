@@ -76,7 +76,7 @@ func toldDaemon(t *testing.T) (*daemon, *bodies) {
 func (d *daemon) git(args ...string) {
 	d.t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
-	cmd.Dir = d.dir
+	cmd.Dir = d.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		d.t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
@@ -107,7 +107,7 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d.prompt("first " + strings.Repeat("and more ", 500))
 	first := said.take()[0]
 	if got := d.system(); got.Text != first.system(t) ||
-		!slices.Equal(got.Files, []string{filepath.Join(d.dir, "AGENTS.md")}) {
+		!slices.Equal(got.Files, []string{filepath.Join(d.Dir, "AGENTS.md")}) {
 		t.Errorf("get_system tells\n%s\n%q\nand sent was\n%s", got.Text, got.Files, first.system(t))
 	}
 	if !strings.Contains(first.system(t), "branch main, nothing uncommitted") {
@@ -116,11 +116,11 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d.write("kept", "not committed", 0o600)
 	d.git("checkout", "-q", "-b", "other")
 	d.prompt("second")
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	d.prompt("third")
-	d.stop()
-	d.start()
+	d.Stop()
+	d.Start()
 	d.prompt("fourth")
 	before := first
 	for i, next := range said.take() {
@@ -188,13 +188,13 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 	d.write(".agents/skills/mute/SKILL.md", "---\nname: mute\n---\n", 0o600)
 	d.write("noused/skills/own/SKILL.md", skill("own", ""), 0o600)
 	d.write("noused/AGENTS.md", "Speak plainly.", 0o600)
-	if err := os.Symlink("/etc", filepath.Join(d.dir, ".agents", "skills", "passwd")); err != nil {
+	if err := os.Symlink("/etc", filepath.Join(d.Dir, ".agents", "skills", "passwd")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(d.dir, ".agents", "skills", "users"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(d.Dir, ".agents", "skills", "users"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(d.dir, ".agents", "skills", "users", "SKILL.md")); err != nil {
+	if err := os.Symlink("/etc/passwd", filepath.Join(d.Dir, ".agents", "skills", "users", "SKILL.md")); err != nil {
 		t.Fatal(err)
 	}
 	events := d.events(protocol.SubscribeParams{})
@@ -213,7 +213,7 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 			ends++
 		}
 	}
-	at := func(name string) string { return filepath.Join(d.dir, ".agents", "skills", name, "SKILL.md") }
+	at := func(name string) string { return filepath.Join(d.Dir, ".agents", "skills", name, "SKILL.md") }
 	if want := []string{
 		"skill_left_out " + at("mute") + ": has no description",
 		"skill_left_out " + at("users") + ": is a link that leads out of the folder where it was found",
@@ -227,9 +227,9 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 			t.Errorf("the model is told %s", text)
 		}
 	}
-	own := filepath.Join(d.dir, "noused", "skills", "own", "SKILL.md")
+	own := filepath.Join(d.Dir, "noused", "skills", "own", "SKILL.md")
 	if got, want := d.system().Files, []string{
-		filepath.Join(d.dir, "noused", "AGENTS.md"), at("review"),
+		filepath.Join(d.Dir, "noused", "AGENTS.md"), at("review"),
 		own,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got the files %q, want %q", got, want)

@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // A job is listed while it runs, outlives the abort of the run that started it,
@@ -22,7 +23,7 @@ func TestJobsOfADaemon(t *testing.T) {
 	ctx := context.Background()
 	// held waits until a process holds a FIFO in the workdir, gone until none does.
 	held := func(name string) *os.File {
-		f, err := os.Open(filepath.Join(d.dir, name))
+		f, err := os.Open(filepath.Join(d.Dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestJobsOfADaemon(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"pipe", "begun"} {
-		if err := unix.Mkfifo(filepath.Join(d.dir, name), 0o600); err != nil {
+		if err := unix.Mkfifo(filepath.Join(d.Dir, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,9 +72,9 @@ func TestJobsOfADaemon(t *testing.T) {
 		t.Fatalf("got %+v", jobs)
 	}
 
-	d.kill()
+	d.Kill()
 	gone(first)
-	d.start()
+	d.Start()
 	if now := state(session).Jobs; len(now) != 1 || now[0].Status != "stopped" || now[0].OutputPath != jobs[0].OutputPath {
 		t.Errorf("the next daemon tells %+v", now)
 	}
@@ -104,12 +105,12 @@ func TestHowAJobHasEndedSurvivesAKill(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the journal has how it ended", func() bool {
-		text, err := os.ReadFile(filepath.Join(d.dir, "state", "sessions", session+".jsonl"))
+	testenv.Until(t, "the journal has how it ended", func() bool {
+		text, err := os.ReadFile(filepath.Join(d.Dir, "state", "sessions", session+".jsonl"))
 		return err == nil && strings.Contains(string(text), `"exit_code":3`)
 	})
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	st, err := client.Call(t.Context(), d.dial(), protocol.GetState,
 		protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].Status != "exited" || st.Jobs[0].ExitCode == nil ||

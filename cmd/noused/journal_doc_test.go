@@ -73,7 +73,7 @@ func TestJournalDocLines(t *testing.T) {
 			d.write("noused/sessions/ses-0.jsonl", "rubbish\n{}\n", 0o600)
 		}
 		cmd := exec.Command("sh", "-e", "-c", string(setup[1])+line)
-		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+d.dir)
+		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+d.Dir)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), wanted[i].want) {
 			t.Errorf("%s\n%s\ngot %v, %s\nwant %q in it", about, line, err, out, wanted[i].want)
@@ -85,19 +85,13 @@ func TestJournalDocLines(t *testing.T) {
 // a life with something of everything in it; its state is in noused.
 func journalOf(t *testing.T) *daemon {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "noused"), 0o700); err != nil {
+	d := unstarted(t, "noused")
+	if err := os.Mkdir(filepath.Join(d.Dir, "noused"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(dir, "noused"), filepath.Join(dir, "state")); err != nil {
+	if err := os.Symlink(filepath.Join(d.Dir, "noused"), filepath.Join(d.Dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, program: "noused", dir: dir, sock: filepath.Join(dir, "s")}
-	t.Cleanup(func() {
-		if d.cmd != nil {
-			d.kill()
-		}
-	})
 	d.write("tools/lamp.json",
 		`{"name":"lamp","kind":"tool","protocol":"narratoria","capabilities":[],"operations":{"light":{}},
 		"transport":{"type":"stdio","command":["./lamp"]}}`, 0o600)
@@ -115,7 +109,7 @@ cat >/dev/null
 echo '{"version":"0","type":"error","errorCode":"OUT_OF_OIL","message":"no oil"}'
 echo '{"version":"0","type":"done","ok":false}'
 `, 0o700)
-	d.start()
+	d.Start()
 	ask := func(line string) response {
 		t.Helper()
 		r := d.commands().ask(line)
@@ -129,11 +123,11 @@ echo '{"version":"0","type":"done","ok":false}'
 	ask(`{"id":"3","type":"branch_session","payload":{"session_id":"` + first + `"}}`)
 	ask(`{"id":"4","type":"prompt","payload":{"text":"!lamp.light {\"where\":\"hall\"}"}}`)
 	ask(`{"id":"5","type":"prompt","payload":{"text":"!fail.now"}}`)
-	d.stop()
+	d.Stop()
 	d.write("config.toml", "[model]\ndelay = \"1h\"\n", 0o600)
-	d.args = []string{"--config", filepath.Join(dir, "config.toml")}
-	d.start()
+	d.Args = []string{"--config", filepath.Join(d.Dir, "config.toml")}
+	d.Start()
 	ask(`{"id":"6","type":"prompt","payload":{"text":"a b c","wait":false}}`)
-	d.kill()
+	d.Kill()
 	return d
 }

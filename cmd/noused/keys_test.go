@@ -75,7 +75,7 @@ func TestKeysStayWithTheDaemon(t *testing.T) {
 	t.Setenv("OPENAI_BASE_URL", server.URL+"/v1")
 	t.Setenv("ANTHROPIC_BASE_URL", server.URL)
 	d := newDaemon(t, "--log-level", "debug", "--model", "openai/gpt-5")
-	d.stop()
+	d.Stop()
 	d.write("tools/sh.json", shellTool, 0o600)
 	d.write("tools/tool.sh", `#!/bin/sh
 cat >/dev/null
@@ -83,14 +83,14 @@ env >&2
 cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' >cmdlines
 printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\n"\\' '   ')"
 `, 0o700)
-	d.start()
+	d.Start()
 	secret := func(where string, text []byte) {
 		t.Helper()
 		if bytes.Contains(text, []byte(key)) {
 			t.Errorf("%s tells it: %.2000s", where, text)
 		}
 	}
-	events := dialWire(t, d.sock+".events")
+	events := dialWire(t, d.Socket+".events")
 	w := d.commands()
 	replies := map[string]string{}
 	for i, command := range []string{
@@ -152,17 +152,17 @@ printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\
 		secret("doctor", []byte(out))
 		wantLines(t, out, "its server answers, but does not list it; the nearest it has: gpt-6")
 	}
-	d.stop()
-	secret("the log", d.log.Bytes())
-	if !strings.Contains(d.log.String(), "[redacted]") {
+	d.Stop()
+	secret("the log", d.Log.Bytes())
+	if !strings.Contains(d.Log.String(), "[redacted]") {
 		t.Error("the log says nothing of the errors")
 	}
-	commands, err := os.ReadFile(filepath.Join(d.dir, "cmdlines"))
+	commands, err := os.ReadFile(filepath.Join(d.Dir, "cmdlines"))
 	if err != nil || !bytes.Contains(commands, []byte("--model openai/gpt-5")) ||
 		!bytes.Contains(commands, []byte("tool.sh")) {
 		t.Errorf("got the processes %s (%v), want the daemon and its tool among them", commands, err)
 	}
-	if err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}

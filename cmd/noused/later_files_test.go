@@ -15,13 +15,13 @@ import (
 // started can be read by them, as a screenshot in the home folder.
 func TestToolsReadWhatCameAfterTheyWereStarted(t *testing.T) {
 	d := newDaemon(t)
-	d.stop()
-	workdir := filepath.Join(d.dir, "project")
+	d.Stop()
+	workdir := filepath.Join(d.Dir, "project")
 	if err := os.Mkdir(workdir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.args = append(d.args, "--workdir", workdir)
-	d.start()
+	d.Args = append(d.Args, "--workdir", workdir)
+	d.Start()
 	c := d.dial()
 	for _, name := range []string{"first", "second"} {
 		d.write(name, "what "+name+" says\n", 0o600)

@@ -31,6 +31,8 @@ type liveModels struct{ now atomic.Pointer[models] }
 
 func (l *liveModels) Own() model.Choice { return l.now.Load().Own() }
 
+func (l *liveModels) Fallbacks() []model.Choice { return l.now.Load().Fallbacks() }
+
 func (l *liveModels) Choose(name, baseURL, effort string) (model.Choice, error) {
 	return l.now.Load().Choose(name, baseURL, effort)
 }

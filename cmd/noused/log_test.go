@@ -19,8 +19,8 @@ func TestSignalsChangeTheLevel(t *testing.T) {
 	}
 	defer r.Close()
 	d := unstarted(t, "noused", "--log-level", "warn")
-	d.stderr = w
-	d.start()
+	d.Stderr = w
+	d.Start()
 	w.Close()
 	lines := bufio.NewScanner(r)
 	for _, step := range []struct {
@@ -35,7 +35,7 @@ func TestSignalsChangeTheLevel(t *testing.T) {
 		{syscall.SIGUSR2, "error"},
 		{syscall.SIGUSR1, "warn"},
 	} {
-		if err := d.cmd.Process.Signal(step.signal); err != nil {
+		if err := d.Cmd.Process.Signal(step.signal); err != nil {
 			t.Fatal(err)
 		}
 		want := `"signal":"` + step.signal.String() + `","log_level":"` + step.want + `"`
@@ -45,7 +45,7 @@ func TestSignalsChangeTheLevel(t *testing.T) {
 			t.Fatalf("the log ended before it said %s", want)
 		}
 	}
-	got := d.extension(d.session(d.dir), "bash", `{"command":"grep -E '^Sig(Ign|Blk)' /proc/self/status"}`).Result
+	got := d.extension(d.session(d.Dir), "bash", `{"command":"grep -E '^Sig(Ign|Blk)' /proc/self/status"}`).Result
 	for _, line := range regexp.MustCompile(`Sig...:\s+([0-9a-f]{16})`).FindAllStringSubmatch(got, -1) {
 		set, err := strconv.ParseUint(line[1], 16, 64)
 		if err != nil || set&(1<<(syscall.SIGUSR1-1)|1<<(syscall.SIGUSR2-1)) != 0 {

@@ -35,9 +35,9 @@ func mcpTool(t *testing.T) *oauthtest.Server {
 func (d *daemon) mcp(page func(string), args ...string) (out string, status int) {
 	d.t.Helper()
 	cmd := exec.Command("noused", append(append([]string{"mcp"}, args...),
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir",
-		filepath.Join(d.dir, "tools"))...)
-	cmd.Env, cmd.Dir = append(os.Environ(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir), d.dir
+		"--socket", d.Socket, "--state-dir", filepath.Join(d.Dir, "state"), "--workdir", d.Dir, "--tools-dir",
+		filepath.Join(d.Dir, "tools"))...)
+	cmd.Env, cmd.Dir = append(os.Environ(), "XDG_CONFIG_HOME="+d.Dir, "XDG_RUNTIME_DIR="+d.Dir), d.Dir
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		d.t.Fatal(err)
@@ -64,8 +64,8 @@ func TestALoginAtAnMCPServer(t *testing.T) {
 	d := unstarted(t, "noused", "--model", "offline")
 	d.write("noused/mcp.json", `{"mcpServers":{"docs":{"type":"http","url":"`+s.Resource+
 		`","trust":"all"},"git":{"command":"true"}}}`, 0o600)
-	d.start()
-	session := d.session(d.dir)
+	d.Start()
+	session := d.session(d.Dir)
 	state := func(want string) (message string) {
 		t.Helper()
 		list, err := client.Call(t.Context(), d.dial(), protocol.ListTools,
@@ -144,14 +144,14 @@ func TestALoginOpensTheBrowser(t *testing.T) {
 	s := mcpTool(t)
 	d := unstarted(t, "noused")
 	d.write("noused/mcp.json", `{"mcpServers":{"docs":{"url":"`+s.Resource+`"}}}`, 0o600)
-	d.write("bin/xdg-open", "#!/bin/sh\necho \"$1\" >"+filepath.Join(d.dir, "opened")+"\n", 0o700)
-	t.Setenv("PATH", filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
+	d.write("bin/xdg-open", "#!/bin/sh\necho \"$1\" >"+filepath.Join(d.Dir, "opened")+"\n", 0o700)
+	t.Setenv("PATH", filepath.Join(d.Dir, "bin")+":"+os.Getenv("PATH"))
 	t.Setenv("DISPLAY", ":0")
-	if err := syscall.Mkfifo(filepath.Join(d.dir, "opened"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(d.Dir, "opened"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	opened := func(page string) { // as the browser does, once it is there
-		text, err := os.ReadFile(filepath.Join(d.dir, "opened"))
+		text, err := os.ReadFile(filepath.Join(d.Dir, "opened"))
 		said := strings.TrimSpace(string(text))
 		if err != nil || said != page {
 			t.Errorf("the browser was sent to %s, the person to %s", said, page)

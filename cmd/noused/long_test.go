@@ -79,10 +79,10 @@ func TestLongSession(t *testing.T) {
 					}
 				}
 				if n == turns/10 {
-					early = resident(t, d.cmd.Process.Pid)
+					early = resident(t, d.Cmd.Process.Pid)
 				}
 			}
-			late := resident(t, d.cmd.Process.Pid)
+			late := resident(t, d.Cmd.Process.Pid)
 			strict.mu.Lock()
 			defer strict.mu.Unlock()
 			t.Logf("%d turns in %d requests, the longest of %d tokens; %d refused as too long, %d summaries; resident %d MB "+

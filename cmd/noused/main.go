@@ -31,7 +31,7 @@ func main() {
 	if status, ok := proc.Helper(os.Args); ok {
 		syscall.Exit(status)
 	}
-	sayReady, inherited = detach.Ready(), inherit()
+	sayReady, inherited, owner = detach.Ready(), inherit(), detach.Owned()
 	_ = program()
 	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
@@ -54,11 +54,18 @@ environment before the file.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			read := func() (Config, error) { return readSettings(cmd.Flags(), getenv) }
+			read := func() (Config, error) {
+				cfg, err := readSettings(cmd.Flags(), getenv)
+				if owner != nil { // nobody looks for a private daemon
+					cfg.Fleet, cfg.DebugSocket = fleetSettings{}, ""
+				}
+				return cfg, err
+			}
 			cfg, err := read()
 			if err != nil {
 				return err
 			}
+			defer func() { _ = owner.Clean() }() // the owner does it where this fails
 			d, err := New(cfg, read, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
 			if err != nil {
 				return err
@@ -81,7 +88,7 @@ environment before the file.`,
 		return 0
 	}
 	var anew *restartError
-	if errors.As(err, &anew) {
+	if errors.As(err, &anew) && owner == nil {
 		err = anew.exec()
 	}
 	fmt.Fprintf(stderr, "noused: %s\n", plaintext.Clean(err.Error()))

@@ -48,6 +48,14 @@ begin with ~/, and is otherwise relative to the folder of the file. A key named 
 	p.Section("PROVIDERS")
 	p.Text("A section [providers.NAME] describes a provider of models by that name.")
 	configKeys(p, providerKeys, func(key fileKey) string { return key.text })
+	p.Section("HOOKS")
+	p.Text(
+		`[[hook]] is a command that has a say in runs. It gets a JSON object on its input; what it prints is added, and exit
+status 2 objects. timeout is 30s by default. A project's are in .noused/config.toml, and run once nous trust has shown them.`)
+	p.Code(`[[hook]]
+on      = "after_tool"           # before_tool, after_tool, on_prompt, on_stop or on_event
+tools   = ["edit", "write"]      # of before_tool and after_tool; default all
+command = ["gofmt", "-l", "."]`)
 	p.Section("RULES")
 	p.Text(
 		`[[policy.rule]], in config.toml or in rules.toml beside it, is a rule on calls of tools, as in this example. Of the rules that

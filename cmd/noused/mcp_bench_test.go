@@ -26,19 +26,19 @@ func BenchmarkServers(b *testing.B) {
 		b.Run("pong/"+name, func(b *testing.B) {
 			d := with(b, n)
 			for b.Loop() {
-				d.start()
+				d.Start()
 				if _, err := client.Call(context.Background(), d.dial(), protocol.Ping, protocol.PingParams{}); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()
-				d.kill()
+				d.Kill()
 				b.StartTimer()
 			}
 		})
 	}
 	b.Run("list", func(b *testing.B) {
 		d := with(b, 50)
-		d.start()
+		d.Start()
 		c := d.dial()
 		for b.Loop() {
 			r, err := client.Call(context.Background(), c, protocol.ListTools, protocol.ListToolsParams{})

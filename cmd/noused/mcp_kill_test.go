@@ -43,7 +43,7 @@ func TestNothingOfAServerOutlivesAKilledDaemon(t *testing.T) {
 			`{"name":"forks%d","kind":"tool","protocol":"mcp","cwd":"session","capabilities":[],"transport":{"type":"stdio","command":["./forks.sh"]}}`, i), 0o600)
 	}
 	for range kills {
-		d.start()
+		d.Start()
 		session, pids := d.session(""), map[int]bool{}
 		for i := range 3 {
 			r := d.extension(session, fmt.Sprintf("forks%d.pids", i), `{}`)
@@ -58,7 +58,7 @@ func TestNothingOfAServerOutlivesAKilledDaemon(t *testing.T) {
 		if len(pids) != 9 {
 			t.Fatalf("got processes %v, want nine", pids)
 		}
-		d.kill()
+		d.Kill()
 		for pid := range pids {
 			if !ended(t, pid, hangTime) {
 				t.Errorf("process %d outlives the daemon", pid)

@@ -170,10 +170,10 @@ func TestMemoryOfALongSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := unstarted(t, measured)
-			path := writeLong(t, filepath.Join(d.dir, "state"), c.turns, c.size, c.kept)
+			path := writeLong(t, filepath.Join(d.Dir, "state"), c.turns, c.size, c.kept)
 			rawPass(t, path) // it is in the page cache now
 			size, raw := rawPass(t, path)
-			d.start()
+			d.Start()
 			w := d.commands()
 			w.ask(`{"v":"1","id":"p","type":"ping"}`)
 			before := d.footprint()

@@ -167,7 +167,7 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 				s := newSwamp(t, program, map[string]int{c.tool: c.lines})
 				events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
 				for range c.stalled {
-					w := dialWire(t, protocol.EventSocket(s.sock))
+					w := dialWire(t, protocol.EventSocket(s.Socket))
 					if r := w.ask(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
 						t.Fatalf("got %+v", r)
 					}

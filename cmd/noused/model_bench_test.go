@@ -204,7 +204,7 @@ func BenchmarkDelta(b *testing.B) {
 			measure := func(b *testing.B, in *bufio.Reader, turn chan struct{}) {
 				var ages []time.Duration
 				for b.Loop() {
-					time.Sleep(pause)
+					time.Sleep(pause) // so often the vendor says something
 					turn <- struct{}{}
 					for {
 						line, err := in.ReadSlice('\n')
@@ -232,7 +232,7 @@ func BenchmarkDelta(b *testing.B) {
 				turn := make(chan struct{})
 				turns <- turn
 				c, done := d.dial(), d.events(protocol.SubscribeParams{Types: []string{"agent_end"}})
-				conn := dialWire(b, d.sock+".events")
+				conn := dialWire(b, d.Socket+".events")
 				conn.send(`{"v":"1","id":"s","type":"subscribe","payload":{"types":["message_update"]}}`)
 				in := bufio.NewReaderSize(conn, 1<<20)
 				if _, err := in.ReadSlice('\n'); err != nil {
@@ -318,7 +318,7 @@ func BenchmarkStreams(b *testing.B) {
 		b.Run(vendor+"/noused", func(b *testing.B) {
 			n, released := begin(b)
 			c := d.dial()
-			conn := dialWire(b, d.sock+".events")
+			conn := dialWire(b, d.Socket+".events")
 			conn.send(`{"v":"1","id":"s","type":"subscribe","payload":{"types":["message_update","warning"]}}`)
 			in := bufio.NewReaderSize(conn, 256<<10)
 			if _, err := in.ReadSlice('\n'); err != nil {

@@ -47,6 +47,7 @@ func (c catalog) handle(_ context.Context, p protocol.ListModelsParams) (protoco
 	if !p.Probe {
 		return protocol.Answer[protocol.Models]{Reply: protocol.Models{Models: rowsOf(c.known())}}, nil
 	}
+	c.savedFirst = p.Saved
 	return protocol.Answer[protocol.Models]{Later: c.probe}, nil
 }
 
@@ -125,6 +126,7 @@ func (c catalog) entry(provider, name, source string, own bool) known {
 			k.Problem = err.Error()
 			return k
 		}
+		k.KeyVariable = c.keyVariable(provider, own)
 		k.asks, k.BaseURL = true, modelwire.Address(k.server.BaseURL)
 	}
 	return k
@@ -191,7 +193,7 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 	return reply, nil
 }
 
-// askServers fills in what a server says of itself.
+// askServers fills in what a server says about its models.
 func (k *known) askServers(ctx context.Context) {
 	patience := knownPatience
 	if k.guess {
@@ -201,7 +203,9 @@ func (k *known) askServers(ctx context.Context) {
 	k.models = modelwire.NamesOf(listed)
 	var answer *modelwire.Error
 	k.Reachable = new(err == nil || errors.As(err, &answer) && answer.Status != 0)
-	k.Refused = answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
+	k.NoCredit = answer != nil && answer.NoCredit()
+	k.Refused = !k.NoCredit && answer != nil && (answer.Status == http.StatusUnauthorized ||
+		answer.Status == http.StatusForbidden)
 	switch {
 	case err != nil:
 		k.Problem = err.Error()

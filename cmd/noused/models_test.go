@@ -82,9 +82,15 @@ func TestListModels(t *testing.T) {
 		},
 	}
 	known := []protocol.ListedModel{
-		{Model: "openai/gpt-5", Provider: "openai", Name: "gpt-5", BaseURL: own.URL + "/v1", Source: "config", Default: true},
-		{Model: "anthropic", Provider: "anthropic", BaseURL: other.URL, Source: "environment"},
-		{Model: "openai", Provider: "openai", BaseURL: gone.URL, Source: "environment"},
+		{
+			Model: "openai/gpt-5", Provider: "openai", Name: "gpt-5", BaseURL: own.URL + "/v1", Source: "config", Default: true,
+			KeyVariable: "MY_KEY",
+		},
+		{
+			Model: "anthropic", Provider: "anthropic", BaseURL: other.URL, Source: "environment",
+			KeyVariable: "ANTHROPIC_API_KEY",
+		},
+		{Model: "openai", Provider: "openai", BaseURL: gone.URL, Source: "environment", KeyVariable: "OPENAI_API_KEY"},
 		{Model: "module/parrot", Provider: "module", Name: "parrot", Source: "module"},
 		{Model: "offline", Provider: "offline", Name: "script", Source: "built-in"},
 	}

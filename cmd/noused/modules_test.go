@@ -50,8 +50,8 @@ func TestModulesOfEveryKind(t *testing.T) {
 	if err != nil || !r.OK || !strings.Contains(r.Result, "travel.md") {
 		t.Errorf("the agent: got %+v, %v", r, err)
 	}
-	d.stop()
-	diary, err := os.ReadFile(filepath.Join(d.dir, "diary.txt"))
+	d.Stop()
+	diary, err := os.ReadFile(filepath.Join(d.Dir, "diary.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestModulesOfEveryKind(t *testing.T) {
 			t.Errorf("the hook has not heard of %s; it knows\n%s", want, diary)
 		}
 	}
-	journal, err := os.ReadFile(filepath.Join(d.dir, "state", "audit.jsonl"))
+	journal, err := os.ReadFile(filepath.Join(d.Dir, "state", "audit.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ except OSError as e:
     print("answer: none,", e)
 `, 0o600)
 	r, err := client.Call(context.Background(), d.dial(), protocol.ExtensionCommand, protocol.ExtensionCommandParams{
-		Name: "bash", Payload: jsontext.Value(`{"command":"python3 client.py ` + d.sock + `"}`),
+		Name: "bash", Payload: jsontext.Value(`{"command":"python3 client.py ` + d.Socket + `"}`),
 	})
 	if err != nil {
 		t.Fatal(err)

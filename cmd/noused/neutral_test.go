@@ -99,19 +99,19 @@ func (d *daemon) speakers(more string) {
 		d.t.Skipf("python3 does not run here: %v", err)
 	}
 	for _, dir := range []string{"lib", "noused", "tools"} {
-		if err := os.MkdirAll(filepath.Join(d.dir, dir), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(d.Dir, dir), 0o700); err != nil {
 			d.t.Fatal(err)
 		}
 	}
 	d.write("lib/speaker.py", pythonSpeaker, 0o600)
-	env := fmt.Sprintf(`"env":{"PYTHONPATH":%q}`, filepath.Join(d.dir, "lib"))
+	env := fmt.Sprintf(`"env":{"PYTHONPATH":%q}`, filepath.Join(d.Dir, "lib"))
 	entry := func(name, command, more string) string {
 		return fmt.Sprintf(`%q: {"command":%s,%s%s}`, name, command, env, more)
 	}
 	d.write("noused/mcp.json", `{"mcpServers": {`+strings.Join([]string{
 		entry("py", `"python3","args":["-m","speaker","mcp"]`, more),
 		`"npx": {"command":"npx","args":["-y","hello-server"],"env":{"npm_config_offline":"true","npm_config_cache":"` +
-			d.dir + `/npm"}` + more + `}`,
+			d.Dir + `/npm"}` + more + `}`,
 		`"path": {"command":"/bin/sh","args":["-c","hello"],"env":{"PATH":".:./bin::bin:/usr/bin:/bin"}` + more + `}`,
 	}, ",\n")+"}}", 0o600)
 	for name, kinds := range map[string][2]string{
@@ -135,7 +135,7 @@ func (d *daemon) visit(folder string) (said map[string]string) {
 		Workdir: folder,
 		MCPServers: []protocol.MCPServer{{
 			Name: "editors", Command: "python3", Args: []string{"-m", "speaker", "mcp"},
-			Env: map[string]string{"PYTHONPATH": filepath.Join(d.dir, "lib")},
+			Env: map[string]string{"PYTHONPATH": filepath.Join(d.Dir, "lib")},
 		}},
 	})
 	if err != nil {
@@ -168,9 +168,9 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 	there, ranThere := hostileRepository(t)
 	t.Chdir(here) // a daemon that is started by hand is started there, and works there
 	d := unstarted(t, "noused")
-	d.here = true
+	d.Here = true
 	d.speakers("")
-	notified := filepath.Join(d.dir, "notified")
+	notified := filepath.Join(d.Dir, "notified")
 	if err := syscall.Mkfifo(notified, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,8 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 	defer told.Close()
 	d.write("noused/config.toml", fmt.Sprintf("[notify]\ncommand = [\"env\", \"PYTHONPATH=%s\", \"python3\", \"-m\", "+
 		"\"speaker\", \"notify\", %q]\nafter = \"0s\"\n",
-		filepath.Join(d.dir, "lib"), notified), 0o600)
-	d.start()
+		filepath.Join(d.Dir, "lib"), notified), 0o600)
+	d.Start()
 	for _, folder := range []string{here, there} {
 		for name, where := range d.visit(folder) {
 			if name == "npx" || name == "path" { // what they name is nowhere but in the repository
@@ -200,19 +200,19 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 		t.Errorf("nobody learns of a run's end: %v", err)
 	}
 	for _, args := range [][]string{
-		{"doctor", "--socket", d.sock, "--state-dir", d.dir + "/state", "--tools-dir", d.dir + "/tools"},
-		{"extension", "check", "--all", d.dir + "/tools/g.json"},
-		{"extension", "check", "--all", d.dir + "/tools/n.json"},
-		{"extension", "check", "--all", d.dir + "/tools/m.json"},
-		{"extension", "check", "--all", d.dir + "/tools/s.json"},
+		{"doctor", "--socket", d.Socket, "--state-dir", d.Dir + "/state", "--tools-dir", d.Dir + "/tools"},
+		{"extension", "check", "--all", d.Dir + "/tools/g.json"},
+		{"extension", "check", "--all", d.Dir + "/tools/n.json"},
+		{"extension", "check", "--all", d.Dir + "/tools/m.json"},
+		{"extension", "check", "--all", d.Dir + "/tools/s.json"},
 	} {
 		cmd := exec.Command("noused", args...)
-		cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
+		cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+d.Dir, "XDG_RUNTIME_DIR="+d.Dir)
 		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), "ok ") {
 			t.Errorf("noused %v:\n%s", args, out)
 		}
 	}
-	d.stop()
+	d.Stop()
 	for _, mark := range []string{ranHere, ranThere} {
 		if ran, err := os.ReadFile(mark); err == nil {
 			t.Errorf("of the repository were run:\n%s", ran)
@@ -231,7 +231,7 @@ func TestAnEntryStartsInTheSessionsFolderIfItSaysSo(t *testing.T) {
 	folder, mark := hostileRepository(t)
 	d := unstarted(t, "noused", "--workdir", folder)
 	d.speakers(`,"cwd":"session"`)
-	d.start()
+	d.Start()
 	d.visit(folder)
 	ran, _ := os.ReadFile(mark)
 	wants := []string{"/speaker.py", "/hello\n"}
@@ -245,7 +245,7 @@ func TestAnEntryStartsInTheSessionsFolderIfItSaysSo(t *testing.T) {
 	}
 	d = unstarted(t, "noused")
 	d.speakers(`,"cwd":"session"`)
-	d.start()
+	d.Start()
 	for name, where := range d.visit(plain) {
 		if cwd, _, _ := strings.Cut(where, " "); cwd != plain && name != "npx" && name != "path" && name != "editors" {
 			t.Errorf("%s runs in %s, want %s", name, where, plain)
@@ -259,15 +259,15 @@ func TestToolsStartInTheFolderThatTheDaemonIsToldOf(t *testing.T) {
 	testenv.Long(t)
 	d := unstarted(t, "noused")
 	d.speakers("")
-	d.start()
+	d.Start()
 	other := t.TempDir()
-	for _, folder := range []string{d.dir, other} {
+	for _, folder := range []string{d.Dir, other} {
 		for name, where := range d.visit(folder) {
 			cwd, _, _ := strings.Cut(where, " ")
 			if name == "npx" || name == "path" {
 				continue
 			}
-			if want := folder == d.dir && strings.Contains("ngm", name); (cwd == folder) != want {
+			if want := folder == d.Dir && strings.Contains("ngm", name); (cwd == folder) != want {
 				t.Errorf("in a session of %s %s runs in %s; in the session's folder: want %t", folder, name, where, want)
 			}
 		}

@@ -61,8 +61,8 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 	}
 	url, asked := chatStub(t)
 	d := unstarted(t, "noused")
-	d.modelless = true
-	d.start()
+	d.Modelless = true
+	d.Start()
 	_, err := d.answered("hello")
 	if err == nil || !strings.Contains(err.Error(), "command_rejected: no_model: no model is chosen: nous setup") {
 		t.Fatalf("without a model: %v", err)
@@ -71,7 +71,7 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 		t.Errorf("get_state names the model %+v", m)
 	}
 	d.write("noused/environment", "# mine\nOPENAI_BASE_URL="+url+"\n", 0o600)
-	if err := credentials.Save(filepath.Join(d.dir, "noused"), "openai", "sk-test"); err != nil {
+	if err := credentials.Save(filepath.Join(d.Dir, "noused"), "openai", "sk-test"); err != nil {
 		t.Fatal(err)
 	}
 	if wrong := d.reload(); len(wrong) > 0 {
@@ -86,7 +86,7 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 	}
 
 	// A file that cannot be read is told, and keeps no daemon from starting.
-	if err := os.Chmod(filepath.Join(d.dir, "noused", credentials.FileName), 0o644); err != nil {
+	if err := os.Chmod(filepath.Join(d.Dir, "noused", credentials.FileName), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if wrong := d.reload(); len(wrong) == 0 ||
@@ -96,8 +96,8 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 	if out, status := d.doctor(); status != 1 || !strings.Contains(out, "others may read it: chmod 600 it") {
 		t.Errorf("doctor: %d %s", status, out)
 	}
-	d.stop()
-	d.start()
+	d.Stop()
+	d.Start()
 }
 
 // What a real model has begun no other finishes, no matter who starts the daemon: the run
@@ -108,7 +108,7 @@ func TestARunOfAModelThatIsGoneWaits(t *testing.T) {
 		"[model]\nprovider = \"stub\"\nname = \"m\"\n\n[providers.stub]\nwire = \"chat\"\nbase_url = %q\n", url)
 	d := unstarted(t, "noused")
 	d.write("noused/config.toml", config, 0o600)
-	d.start()
+	d.Start()
 	wait := false
 	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{
 		Text: "wait-for-me",
@@ -117,10 +117,10 @@ func TestARunOfAModelThatIsGoneWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-asked
-	d.kill()
+	d.Kill()
 	d.write("noused/config.toml", "", 0o600)
-	d.args = []string{"--model", "offline"}
-	d.start()
+	d.Args = []string{"--model", "offline"}
+	d.Start()
 	sessions := func() protocol.SessionInfo {
 		list, err := client.Call(context.Background(), d.dial(), protocol.ListSessions, protocol.ListSessionsParams{})
 		if err != nil || len(list.Sessions) != 1 {
@@ -153,7 +153,7 @@ func TestARunOfAModelThatIsGoneWaits(t *testing.T) {
 		t.Errorf("the session waits for %q, its model is %+v", s.WaitingFor, s.Model)
 	}
 	d.write("noused/config.toml", config, 0o600)
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	<-asked

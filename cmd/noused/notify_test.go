@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
 )
@@ -25,23 +24,17 @@ import (
 func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
 	testenv.Long(t)
 	d := unstarted(t, "noused")
-	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(d.dir, "notify"), Net: "unixgram"})
+	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(d.Dir, "notify"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer heard.Close()
-	d.cmd = exec.Command(d.program, "--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir)
-	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000",
-		"XDG_CONFIG_HOME="+d.dir)
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := d.cmd.Start(); err != nil {
+	cmd := d.Command()
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000")
+	cmd.Stdout, cmd.Stderr = &d.Log, &d.Log
+	if d.Process, err = daemontest.Launch(cmd); err != nil {
 		t.Fatal(err)
 	}
-	d.exited = make(chan struct{})
-	go func() { // ends with the daemon
-		_ = d.cmd.Wait()
-		close(d.exited)
-	}()
 	hears := func(want string) {
 		t.Helper()
 		_ = heard.SetReadDeadline(time.Now().Add(hangTime))
@@ -65,16 +58,16 @@ func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
 		}
 		hears(want)
 	}
-	asked := d.asks(c, d.session(d.dir), outside("true"))
+	asked := d.asks(c, d.session(d.Dir), outside("true"))
 	hears("STATUS=1 run, 3 sessions")
 	d.answers(c, asked, "once")
 	hears("STATUS=no runs, 3 sessions")
-	_ = d.cmd.Process.Signal(syscall.SIGHUP)
+	_ = d.Cmd.Process.Signal(syscall.SIGHUP)
 	hears(`RELOADING=1\nMONOTONIC_USEC=[0-9]{4,}`)
 	hears("READY=1")
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 	hears("STOPPING=1\nSTATUS=stopping")
-	<-d.exited
+	<-d.Gone
 }
 
 // However much happens, systemd hears of it once a second, and of the last there is;

@@ -39,11 +39,11 @@ func inBothSandboxes(t *testing.T, do func(t *testing.T, d *daemon, folder strin
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, folder := newDaemonOf(t, program(t)), t.TempDir()
-			if ok, _ := d.run(d.session(folder), "touch "+d.dir+"/x"); ok {
+			if ok, _ := d.run(d.session(folder), "touch "+d.Dir+"/x"); ok {
 				t.Skip("no sandbox here")
 			}
 			do(t, d, folder)
-			do(t, d, d.dir)
+			do(t, d, d.Dir)
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestNoToolSaysWhereAnOutputIsKept(t *testing.T) {
 			_, _ = d.run(session, fmt.Sprintf("for name in noused tool-output %s; do rm -rf %s/$name; ln -sfn %s %s/$name; "+
 				"done", session, dir, elsewhere, dir))
 		}
-		if file := d.keep(session); filepath.Dir(file) != filepath.Join(d.dir, "state", "tool-output", session) {
+		if file := d.keep(session); filepath.Dir(file) != filepath.Join(d.Dir, "state", "tool-output", session) {
 			t.Errorf("it is in %q", file)
 		}
 		if entries, err := os.ReadDir(elsewhere); len(entries) > 0 || err != nil {

@@ -31,12 +31,12 @@ func TestAFloodOfStatePatches(t *testing.T) {
 	for _, flood := range []struct{ patches, size int }{{20_000, 1000}, {4000, 60_000}} {
 		t.Run(fmt.Sprintf("%dx%d", flood.patches, flood.size), func(t *testing.T) {
 			d := newDaemon(t)
-			d.stop()
-			d.program = plainDaemon(t) // the race detector takes memory of its own
+			d.Stop()
+			d.Program = plainDaemon(t) // the race detector takes memory of its own
 			d.write("tools/flood.json", `{"name":"flood","kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"5m",
 				"transport":{"type":"stdio","command":["./flood.sh"]},"operations":{"run":{}}}`, 0o600)
 			d.write("tools/flood.sh", fmt.Sprintf(patchTool, flood.patches, flood.size), 0o700)
-			d.start()
+			d.Start()
 			ctx, c := context.Background(), d.dial()
 			ended, before, began := d.events(protocol.SubscribeParams{Types: []string{"agent_end"}}), d.footprint(), time.Now()
 			no := false
@@ -48,8 +48,8 @@ func TestAFloodOfStatePatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			took, after := time.Since(began), d.footprint()
-			d.kill()
-			d.start()
+			d.Kill()
+			d.Start()
 			began = time.Now()
 			st, err := client.Call(ctx, d.dial(), protocol.GetState,
 				protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.Accepted.SessionID}})
@@ -75,7 +75,7 @@ func TestAFloodOfStatePatches(t *testing.T) {
 
 func (d *daemon) journalSize(session string) int64 {
 	d.t.Helper()
-	info, err := os.Stat(filepath.Join(d.dir, "state", "sessions", session+".jsonl"))
+	info, err := os.Stat(filepath.Join(d.Dir, "state", "sessions", session+".jsonl"))
 	if err != nil {
 		d.t.Fatal(err)
 	}

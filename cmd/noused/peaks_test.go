@@ -104,7 +104,7 @@ func newPeaks(t *testing.T, model http.HandlerFunc, servers, definitions int, ki
 		vendor := httptest.NewServer(unlisted(model))
 		t.Cleanup(vendor.Close)
 		t.Setenv("TEST_KEY", "k")
-		d.args = append(d.args, "--config", modelConfig(t, "openai", vendor.URL, testKey))
+		d.Args = append(d.Args, "--config", modelConfig(t, "openai", vendor.URL, testKey))
 	}
 	for name, script := range map[string]string{"sink": sinkTool, "spout": spoutTool} {
 		d.write("tools/"+name+".json",
@@ -124,7 +124,7 @@ func newPeaks(t *testing.T, model http.HandlerFunc, servers, definitions int, ki
 	if servers > 0 {
 		d.write("noused/mcp.json", `{"mcpServers":{`+strings.Join(entries, ",")+`}}`, 0o600)
 	}
-	d.start()
+	d.Start()
 	p := &peaks{swamp: &swamp{daemon: d}, stopped: make(chan struct{}), pinged: make(chan struct{})}
 	if r := p.commands().ask(`{"v":"1","id":"p","type":"get_state"}`); !r.OK {
 		t.Fatalf("got %+v", r)
@@ -411,11 +411,11 @@ func TestMemoryOfAHostileAnswer(t *testing.T) {
 				}))
 				t.Cleanup(server.Close)
 				p := newPeaks(t, nil, 0, 0, "")
-				p.stop()
+				p.Stop()
 				p.write("noused/mcp.json", fmt.Sprintf(`{"mcpServers":{"s0":{"url":%q,"trust":"all"}}}`, server.URL), 0o600)
 				q := &peaks{swamp: &swamp{daemon: p.daemon}, stopped: make(chan struct{}), pinged: make(chan struct{})}
 				q.misses = kind == "text"
-				q.start()
+				q.Start()
 				q.idle = q.footprint().now
 				go q.ping(q.commands())
 				q.done(fmt.Sprintf("an MCP answer over HTTP of 15 MiB: %s, %d sessions", kind, sessions),

@@ -61,6 +61,9 @@ func (v vendors) choice() model.Choice {
 // Own is the daemon's model.
 func (m *models) Own() model.Choice { return m.choice() }
 
+// Fallbacks are the models that answer while another cannot.
+func (m *models) Fallbacks() []model.Choice { return m.own.Fallback }
+
 // parse reads PROVIDER[/NAME].
 func (v vendors) parse(text string) (provider, name string, err error) {
 	provider, name, _ = strings.Cut(text, "/")

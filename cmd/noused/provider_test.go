@@ -109,7 +109,7 @@ func TestOpenAIRun(t *testing.T) {
 	st, err := client.Call(context.Background(), d.dial(), protocol.GetState, protocol.GetStateParams{})
 	if err != nil || st.Usage.InputTokens != 31 || st.Usage.OutputTokens != 7 || st.Model.Provider != "openai" ||
 		st.Model.Name != "gpt-test" ||
-		len(st.SystemFiles) != 1 || st.SystemFiles[0] != filepath.Join(d.dir, "AGENTS.md") {
+		len(st.SystemFiles) != 1 || st.SystemFiles[0] != filepath.Join(d.Dir, "AGENTS.md") {
 		t.Errorf("got %+v, %v", st, err)
 	}
 }
@@ -159,8 +159,8 @@ func TestAnthropicRun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no such key") {
 		t.Errorf("got %v, want what the provider says", err)
 	}
-	d.stop()
-	if all := told + fmt.Sprint(err) + d.log.String(); strings.Contains(all, "sk-never-tell") {
+	d.Stop()
+	if all := told + fmt.Sprint(err) + d.Log.String(); strings.Contains(all, "sk-never-tell") {
 		t.Errorf("the key is told: %s", all)
 	}
 }
@@ -180,7 +180,7 @@ func TestAModelThatCannotBeAskedIsTold(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--model %s: got %v, want %s", model, err, want)
 		}
-		if !strings.Contains(d.log.String(), model) {
+		if !strings.Contains(d.Log.String(), model) {
 			t.Errorf("--model %s: the log does not say it", model)
 		}
 	}
@@ -279,11 +279,11 @@ func TestSetModel(t *testing.T) {
 	if r, err := prompt("are you sure?"); err != nil || r.Result.Output != "Spaces." {
 		t.Fatalf("got %+v, %v", r.Result, err)
 	}
-	d.stop()
-	d.start()
+	d.Stop()
+	d.Start()
 	st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{})
 	want := protocol.ModelInfo{Provider: "anthropic", Name: "claude-test", BaseURL: other.URL}
-	if err != nil || st.Model != want || st.Context.Window != 50_000 || st.Context.Tokens < 30 || st.Workdir != d.dir {
+	if err != nil || st.Model != want || st.Context.Window != 50_000 || st.Context.Tokens < 30 || st.Workdir != d.Dir {
 		t.Errorf("after a restart: %+v, %+v, %s, %v", st.Model, st.Context, st.Workdir, err)
 	}
 	set(protocol.SetModelParams{Model: "default"})

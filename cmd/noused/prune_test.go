@@ -80,7 +80,7 @@ func TestPruneNamesSoManyFiles(t *testing.T) {
 func TestKilledWhileItPrunes(t *testing.T) {
 	testenv.Long(t)
 	d := newDaemon(t)
-	d.stop()
+	d.Stop()
 	const sessions = 40
 	for i := range sessions {
 		id := fmt.Sprintf("ses-old-%03d", i)
@@ -92,17 +92,17 @@ func TestKilledWhileItPrunes(t *testing.T) {
 		}
 		d.write(path+".jsonl.damaged", "a torn end", 0o600)
 		long := time.Now().Add(-1000 * time.Hour)
-		if err := os.Chtimes(filepath.Join(d.dir, path+".jsonl"), long, long); err != nil {
+		if err := os.Chtimes(filepath.Join(d.Dir, path+".jsonl"), long, long); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.start()
+	d.Start()
 	// is the active one
 	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err !=
 		nil {
 		t.Fatal(err)
 	}
-	d.kill()
+	d.Kill()
 	d.write("noused/config.toml", "[retention]\nsessions_older = \"1d\"\n", 0o600)
 	left := func() (journals, others int) {
 		for _, name := range d.names(filepath.Join("state", "sessions")) {
@@ -115,7 +115,7 @@ func TestKilledWhileItPrunes(t *testing.T) {
 		return journals, others
 	}
 	for kills := 0; ; kills++ {
-		d.start()
+		d.Start()
 		if kills == 3 {
 			break
 		}
@@ -125,7 +125,7 @@ func TestKilledWhileItPrunes(t *testing.T) {
 		for now := before; now > max(1, before-5); {
 			now = len(into[protocol.Sessions](t, w.ask(`{"id":"1","type":"list_sessions","payload":{"limit":1000}}`)).Sessions)
 		}
-		d.kill()
+		d.Kill()
 	}
 	r, err := client.Call(context.Background(), d.dial(), protocol.Prune, protocol.PruneParams{})
 	if err != nil {
@@ -141,7 +141,7 @@ func TestKilledWhileItPrunes(t *testing.T) {
 
 func (d *daemon) names(folder string) (names []string) {
 	d.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(d.dir, folder))
+	entries, err := os.ReadDir(filepath.Join(d.Dir, folder))
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -81,6 +81,7 @@ func (d *Daemon) reloadModels() (problems []error) {
 	}
 	was := d.models.Own()
 	d.models.take(cfg)
+	d.takeHooks(cfg.Hooks)
 	if is := d.models.Own(); is != was {
 		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " +
 			modelText(is.Provider, is.Name)})

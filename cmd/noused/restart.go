@@ -112,8 +112,8 @@ var program = sync.OnceValue(func() string {
 	return strings.TrimSuffix(path, " (deleted)")
 })
 
-// departure is how a client ends the daemon.
-type departure struct {
+// shutdown is how a client ends the daemon.
+type shutdown struct {
 	cfg     Config
 	store   *session.Store
 	sockets *server.Sockets
@@ -127,7 +127,7 @@ type departure struct {
 }
 
 // shutdown has the daemon stop, or start anew, when the answer is on its way.
-func (d *departure) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
+func (d *shutdown) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
 	reply := protocol.ShutdownAccepted{
 		Command: protocol.Shutdown.Name(), PID: os.Getpid(),
 		DrainMS: d.cfg.DrainTimeout.Milliseconds(),
@@ -154,7 +154,7 @@ func stopsAlready() error {
 }
 
 // begin has the daemon end, once what comes before it has been done.
-func (d *departure) begin(before func() error) error {
+func (d *shutdown) begin(before func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone {
@@ -168,7 +168,7 @@ func (d *departure) begin(before func() error) error {
 	return nil
 }
 
-func (d *departure) going() bool {
+func (d *shutdown) going() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.gone
@@ -176,7 +176,7 @@ func (d *departure) going() bool {
 
 // halt has the daemon stop and not start anew, whatever was asked before, and no matter who
 // asks from here on: it was told so by a signal.
-func (d *departure) halt() {
+func (d *shutdown) halt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gone = true
@@ -189,7 +189,7 @@ func (d *departure) halt() {
 }
 
 // leave keeps what the next program needs.
-func (d *departure) leave() error {
+func (d *shutdown) leave() error {
 	held, err := d.store.KeepLock()
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (d *departure) leave() error {
 }
 
 // end is what Run returns when all is over.
-func (d *departure) end() error {
+func (d *shutdown) end() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left == nil {

@@ -82,7 +82,7 @@ func TestAProgramThatCannotTakeOverIsNotStarted(t *testing.T) {
 	}
 }
 
-func newDeparture(t *testing.T) (d *departure, person context.Context) {
+func newDeparture(t *testing.T) (d *shutdown, person context.Context) {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := session.Open(dir)
@@ -95,7 +95,7 @@ func newDeparture(t *testing.T) (d *departure, person context.Context) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sockets.Close)
-	d = &departure{cfg: Config{StateDir: dir}, store: store, sockets: sockets, asked: make(chan struct{})}
+	d = &shutdown{cfg: Config{StateDir: dir}, store: store, sockets: sockets, asked: make(chan struct{})}
 	return d, protocol.WithCaller(t.Context(), protocol.Caller{PID: 1})
 }
 
@@ -128,8 +128,8 @@ func holdingRun(t *testing.T) *holding {
 		"10m"), lines: make(chan string, 1000)}
 	d.release = sync.OnceFunc(func() { close(answer) })
 	t.Cleanup(d.release)
-	d.stderr = stderr
-	d.start()
+	d.Stderr = stderr
+	d.Start()
 	_ = stderr.Close()
 	go func() { // ends with the daemon
 		defer close(d.lines)
@@ -159,12 +159,12 @@ func (d *holding) says(text string) {
 func TestAHangUpDoesNotEndADaemonThatStops(t *testing.T) {
 	t.Parallel()
 	d := holdingRun(t)
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 	d.says(`"stopping","signal":"terminated"`)
-	_ = d.cmd.Process.Signal(syscall.SIGHUP)
+	_ = d.Cmd.Process.Signal(syscall.SIGHUP)
 	d.release()
-	<-d.exited
-	if state := d.cmd.ProcessState; !state.Success() {
+	<-d.Gone
+	if state := d.Cmd.ProcessState; !state.Success() {
 		t.Errorf("the daemon ended with %v", state)
 	}
 }
@@ -176,15 +176,15 @@ func TestASignalDuringARestartStopsTheDaemon(t *testing.T) {
 	d := holdingRun(t)
 	d.commands().send(`{"v":"1","id":"c2","type":"shutdown","payload":{"restart":true}}`)
 	d.says(`"stopping","restart":true`)
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 	d.says(`"stopping","signal":"terminated"`)
 	d.release()
 	d.says(`"msg":"stopped"`)
 	for line := range d.lines {
 		t.Errorf("the daemon goes on: %s", line)
 	}
-	<-d.exited
-	if state := d.cmd.ProcessState; !state.Success() {
+	<-d.Gone
+	if state := d.Cmd.ProcessState; !state.Success() {
 		t.Errorf("the daemon ended with %v", state)
 	}
 }

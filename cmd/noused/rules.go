@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,9 +12,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/regular"
@@ -172,13 +174,33 @@ func writeRules(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, text, 0o600, renameio.IgnoreUmask())
+	return regular.Replace(path, text, 0o600)
 }
 
 // judge is what the run loop asks about calls.
 type judge struct {
 	*registry.Registry
 	*rules
+	hooks *hook.Hooks
+}
+
+// Judge is the registry's, and says of a call whether hooks have a say in it.
+func (j judge) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+	v := j.Registry.Judge(inv, mode, answers)
+	v.Guarded = v.Guarded || j.hooks.Has(hookfile.BeforeTool, inv.Workdir, inv.Name)
+	return v
+}
+
+// Guard is the stricter of what orchestrators and hooks say.
+func (j judge) Guard(ctx context.Context, inv model.Invocation) model.Verdict {
+	v := j.Registry.Guard(ctx, inv)
+	if v.Decision == model.Deny {
+		return v
+	}
+	if denied := j.hooks.Guard(ctx, inv); denied.Decision == model.Deny {
+		return denied
+	}
+	return v
 }
 
 // Preview is the diff that a call of a built-in tool would make.

@@ -38,9 +38,9 @@ func (d *daemon) withServers(n int) {
 	for i := range n {
 		entries = append(entries, fmt.Sprintf(
 			`"server-%d": {"command": %q, "args": ["--flag", "value"], "env": {"WORD": "${HOME}"}}`, i,
-			filepath.Join(d.dir, "server")))
+			filepath.Join(d.Dir, "server")))
 	}
-	if err := os.MkdirAll(filepath.Join(d.dir, "noused"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.Dir, "noused"), 0o700); err != nil {
 		d.t.Fatal(err)
 	}
 	d.write("noused/mcp.json", "{\"mcpServers\": {\n"+strings.Join(entries, ",\n")+"\n}}\n", 0o600)
@@ -52,9 +52,9 @@ func (d *daemon) withServers(n int) {
 func TestServersOfADaemon(t *testing.T) {
 	d := unstarted(t, "noused")
 	d.withServers(1)
-	d.start()
+	d.Start()
 	c := d.dial()
-	theirs := filepath.Join(d.dir, "project")
+	theirs := filepath.Join(d.Dir, "project")
 	if err := os.Mkdir(theirs, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestServersOfADaemon(t *testing.T) {
 	made, err := client.Call(context.Background(), c, protocol.NewSession, protocol.NewSessionParams{
 		Workdir: theirs,
 		MCPServers: []protocol.MCPServer{{
-			Name: "editors", Command: filepath.Join(d.dir, "server"),
+			Name: "editors", Command: filepath.Join(d.Dir, "server"),
 			Env: map[string]string{"WORD": "e"},
 		}},
 	})
@@ -89,8 +89,8 @@ func TestServersOfADaemon(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	other := d.session(d.dir)
-	empty := filepath.Join(d.dir, "state", "empty")
+	other := d.session(d.Dir)
+	empty := filepath.Join(d.Dir, "state", "empty")
 	says(made.SessionID, "editors.word", "e in "+empty)
 	says(made.SessionID, "server-0.word", " in "+empty)
 	says(other, "server-0.word", " in "+empty)
@@ -106,13 +106,13 @@ func TestServersOfADaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := mcpfile.Trust(filepath.Join(d.dir, "noused"), theirs, mcpfile.Hash(text), time.Now()); err != nil {
+	if err := mcpfile.Trust(filepath.Join(d.Dir, "noused"), theirs, mcpfile.Hash(text), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	says(made.SessionID, "theirs.word", "t in "+theirs)
 
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	c = d.dial()
 	says(made.SessionID, "editors.word", "e in "+empty)
 	says(made.SessionID, "theirs.word", "t in "+theirs)
@@ -122,7 +122,7 @@ func TestServersOfADaemon(t *testing.T) {
 		protocol.DeleteSessionParams{SessionID: made.SessionID}); err != nil {
 		t.Fatal(err)
 	}
-	if running := processesOf(t, filepath.Join(d.dir, "server"), empty); len(running) > 0 {
+	if running := processesOf(t, filepath.Join(d.Dir, "server"), empty); len(running) > 0 {
 		t.Errorf("of the session is left: %v", running)
 	}
 }
@@ -151,7 +151,7 @@ func processesOf(t *testing.T, script, folder string) (lines []string) {
 func TestAProjectsServersAreNotStarted(t *testing.T) {
 	d := newDaemon(t)
 	d.write("server", shellServer, 0o700)
-	folder := filepath.Join(d.dir, "project")
+	folder := filepath.Join(d.Dir, "project")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestAProjectsServersAreNotStarted(t *testing.T) {
 		protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "!theirs.word"}); err != nil {
 		t.Fatal(err)
 	}
-	d.stop() // runs are led to their end
+	d.Stop() // runs are led to their end
 	if _, err := os.Stat(filepath.Join(folder, "started")); err == nil {
 		t.Error("a server of the repository was started")
 	}

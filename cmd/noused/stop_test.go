@@ -20,23 +20,23 @@ func TestEverythingSentBeforeAStopIsAnswered(t *testing.T) {
 		rounds = 2
 	}
 	d := newDaemon(t)
-	d.stop()
+	d.Stop()
 	for round := range rounds {
-		d.start()
+		d.Start()
 		idle := d.commands()
 		var all sync.WaitGroup
 		var answered atomic.Int32
 		for n := range clients {
 			all.Go(func() {
-				for m := 0; taken(t, d.sock, fmt.Sprintf("c%d-%d", n, m), m); m++ {
+				for m := 0; taken(t, d.Socket, fmt.Sprintf("c%d-%d", n, m), m); m++ {
 					if answered.Add(1) == before {
-						_ = d.cmd.Process.Signal(syscall.SIGTERM)
+						_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 					}
 				}
 			})
 		}
 		all.Wait()
-		<-d.exited
+		<-d.Gone
 		if n := answered.Load(); n < before {
 			t.Fatalf("round %d: %d answers, want %d and more", round, n, before)
 		}

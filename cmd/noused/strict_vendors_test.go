@@ -142,7 +142,7 @@ func newTalkOf(t *testing.T, s *vendorServer, prepare func(*daemon)) *talk {
 	config := modelConfig(t, s.provider(), s.url, append(more, s.wireLine())...)
 	d := unstarted(t, "noused", "--config", config, "--model", s.provider()+"/"+s.model)
 	prepare(d)
-	d.start()
+	d.Start()
 	d.write("page.txt", strings.Repeat("what the page says\n", 20), 0o600)
 	k := &talk{daemon: d, t: t}
 	k.dial()
@@ -261,9 +261,9 @@ func TestStrictVendors(t *testing.T) {
 			k.end(aborted, "aborted")
 			killed := k.begin("turn 5: STALL, to be killed")
 			k.held("Once more,")
-			k.kill()
+			k.Kill()
 			own.mu.Lock() // nothing goes on before somebody listens
-			k.start()
+			k.Start()
 			k.dial()
 			own.mu.Unlock()
 			k.end(killed, "completed")
@@ -278,7 +278,7 @@ func TestStrictVendors(t *testing.T) {
 			}
 			k.choose(nil)
 			k.ask("turn 7: and you?")
-			k.stop()
+			k.Stop()
 			for _, s := range servers {
 				s.mu.Lock()
 				t.Logf("%s: %d requests", s.name, s.requests)

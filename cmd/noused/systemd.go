@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client"
+	"noused/internal/detach"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/server"
@@ -23,6 +24,9 @@ import (
 // sayReady tells the process that has started the daemon, and waits, that both sockets answer.
 // main sets it.
 var sayReady = func() {}
+
+// owner is the process that a private daemon ends with, nil of any other. main sets it.
+var owner *detach.Owner
 
 // sdNotify tells systemd a state; without systemd it does nothing.
 func sdNotify(log *zap.Logger, state string) {

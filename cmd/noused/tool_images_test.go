@@ -188,11 +188,11 @@ func TestToolImagesOverAllWires(t *testing.T) {
 			}
 			d.write("shot.png", picture, 0o600)
 			prompt("what is on it?")
-			d.kill()
-			if err := os.Remove(filepath.Join(d.dir, "shot.png")); err != nil {
+			d.Kill()
+			if err := os.Remove(filepath.Join(d.Dir, "shot.png")); err != nil {
 				t.Fatal(err)
 			}
-			d.start()
+			d.Start()
 			prompt("and again")
 
 			c := d.dial()

@@ -86,7 +86,7 @@ func play(t *testing.T, tr *protocoltest.Transcript) {
 	}
 	d := newDaemon(t, args...)
 	p := &player{
-		t: t, commands: d.commands(), events: dialWire(t, d.sock+".events"), bound: folders(t, t.TempDir()),
+		t: t, commands: d.commands(), events: dialWire(t, d.Socket+".events"), bound: folders(t, t.TempDir()),
 		replies: tr.Replies, want: tr.Events,
 	}
 	p.events.send(`{"v":"1","id":"s1","type":"subscribe"}`)
@@ -104,7 +104,7 @@ func play(t *testing.T, tr *protocoltest.Transcript) {
 	if len(p.replies) > 0 {
 		t.Errorf("%d replies have no command", len(p.replies))
 	}
-	d.stop() // the events that are left, and the end
+	d.Stop() // the events that are left, and the end
 	for p.event() != "" {
 	}
 	for _, step := range p.want {
@@ -144,7 +144,7 @@ func (p *player) command(line string) {
 }
 
 // event takes the next event of a session and returns its type, "" at the end
-// of all events. What the daemon says of itself is not the transcript's.
+// of all events. What the daemon reports about itself is not the transcript's.
 func (p *player) event() string {
 	p.t.Helper()
 	for {

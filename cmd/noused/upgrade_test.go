@@ -86,10 +86,10 @@ func TestJournalsOfFormerVersions(t *testing.T) {
 
 func upgrade(t *testing.T, from string) {
 	d := unstarted(t, "noused")
-	if err := os.CopyFS(filepath.Join(d.dir, "state"), os.DirFS(from)); err != nil {
+	if err := os.CopyFS(filepath.Join(d.Dir, "state"), os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	paths, _ := filepath.Glob(filepath.Join(d.dir, "state", "sessions", "*.jsonl"))
+	paths, _ := filepath.Glob(filepath.Join(d.Dir, "state", "sessions", "*.jsonl"))
 	var former []formerJournal
 	for _, path := range paths {
 		if err := os.Chmod(path, 0o600); err != nil {
@@ -100,7 +100,7 @@ func upgrade(t *testing.T, from string) {
 	if len(former) < 2 {
 		t.Fatalf("there are %d journals in %s", len(former), from)
 	}
-	d.start()
+	d.Start()
 	c, ctx := d.dial(), context.Background()
 	all := d.sinceStart(c)
 	owed := map[string]bool{} // runs, which end in any order
@@ -228,12 +228,12 @@ func TestJournalsOfANewerVersion(t *testing.T) {
 	for id, text := range journals {
 		d.write(filepath.Join("state", "sessions", id+".jsonl"), text, 0o600)
 	}
-	d.start()
+	d.Start()
 	c := d.dial()
 	for id, text := range journals {
 		r, err := client.Call(context.Background(), c, protocol.Prompt,
 			protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "and today"})
-		now, _ := os.ReadFile(filepath.Join(d.dir, "state", "sessions", id+".jsonl"))
+		now, _ := os.ReadFile(filepath.Join(d.Dir, "state", "sessions", id+".jsonl"))
 		if id != "ses-fields" { // whatever the daemon does not know may be what it must not do
 			if err == nil || !strings.Contains(err.Error(), "session_error") || string(now) != text {
 				t.Errorf("%s: got %v, and the journal %q", id, err, now)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/testenv"
 )
 
@@ -197,44 +197,21 @@ const systemdProgram = "/lib/systemd/systemd"
 // boot starts systemd and waits until it says that it is ready.
 func (m *manager) boot() {
 	m.t.Helper()
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.home, "ready"), Net: "unixgram"})
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	cmd := exec.Command(systemdProgram, "--user", "--log-target=console", "--log-level=info")
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, insideVariable)
-	}),
-		"NOTIFY_SOCKET="+ready.LocalAddr().String())
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, insideVariable) })
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
+	systemd, err := daemontest.Run(cmd)
+	if err != nil {
+		m.t.Skipf("systemd --user does not work here: %v\n%s", err, said.Bytes())
 	}
-	ended := make(chan struct{})
-	go func() { // ends with the manager
-		_ = cmd.Wait()
-		_ = ready.Close()
-		close(ended)
-	}()
 	m.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
+		_ = systemd.End(os.Kill)
 		if m.t.Failed() {
 			daemons, _ := os.ReadFile(m.log)
 			m.t.Logf("systemd said:\n%s\nand the daemons:\n%s", said.Bytes(), daemons)
 		}
 	})
-	buf := make([]byte, 4096)
-	for {
-		n, err := ready.Read(buf)
-		if err != nil {
-			m.t.Skipf("systemd --user does not work here:\n%s", said.Bytes())
-		}
-		if strings.Contains(string(buf[:n]), "READY=1") {
-			return
-		}
-	}
 }
 
 func (m *manager) write(name, text string) {

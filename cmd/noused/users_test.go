@@ -23,7 +23,7 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 	d := newDaemon(t)
 	c := d.dial()
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = \"job\"\ndecision = \"deny\"\n", 0o600)
-	asked := d.asks(c, d.session(d.dir), outside("true"))
+	asked := d.asks(c, d.session(d.Dir), outside("true"))
 	as := func(program, name string, args ...string) string {
 		t.Helper()
 		cmd := exec.Command(program, args...)
@@ -36,11 +36,11 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 		return string(out)
 	}
 	say := func() string {
-		return as("/proc/self/exe", sayCommand, d.sock, `{"id":"1","type":"approve","payload":{"approval_id":"`+
+		return as("/proc/self/exe", sayCommand, d.Socket, `{"id":"1","type":"approve","payload":{"approval_id":"`+
 			asked.ApprovalID+`","option":"once"}}`, `{"id":"2","type":"ping"}`)
 	}
 	shell := func(command string) string { return as("/bin/sh", "sh", "-c", command+" && echo wor''ked") }
-	rules, journals := filepath.Join(d.dir, "noused", "rules.toml"), filepath.Join(d.dir, "state")
+	rules, journals := filepath.Join(d.Dir, "noused", "rules.toml"), filepath.Join(d.Dir, "state")
 	attempts := func(when string) {
 		t.Helper()
 		if said := say(); strings.Contains(said, `"id"`) {
@@ -62,10 +62,10 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 	attempts("as it is")
 
 	// Somebody opens every folder, and the sockets.
-	for dir := d.dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+	for dir := d.Dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		chmod(t, dir, 0o755)
 	}
-	chmod(t, d.sock, 0o666)
+	chmod(t, d.Socket, 0o666)
 	attempts("with open folders")
 	chmod(t, filepath.Dir(rules), 0o777)
 	if said := shell("rm -f " + rules + " && printf '[[policy.rule]]\\ntool = \"*\"\\ndecision = \"allow\"\\n' >" +
@@ -76,11 +76,11 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 	if err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], rules) {
 		t.Errorf("planted rules are read: %+v, %v", r, err)
 	}
-	d.stop()
+	d.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), hangTime)
 	defer cancel()
-	again := exec.CommandContext(ctx, d.program, "--socket", d.sock, "--state-dir", journals, "--workdir", d.dir)
-	again.Env = d.cmd.Env
+	again := exec.CommandContext(ctx, d.Program, "--socket", d.Socket, "--state-dir", journals, "--workdir", d.Dir)
+	again.Env = d.Cmd.Env
 	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), rules) {
 		t.Errorf("a start with planted rules: %v %s", err, out)
 	}

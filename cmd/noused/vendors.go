@@ -43,6 +43,8 @@ type vendors struct {
 	models map[string]fact // of models.toml, by provider/name
 	getenv func(string) string
 	saved  map[string]string // keys, by provider
+
+	savedFirst bool // a saved key comes before that of a variable
 }
 
 // has reports whether a provider is a vendor.
@@ -202,7 +204,19 @@ func (v vendors) key(provider, variable string) string {
 	if known, _ := catalogue.FindProvider(provider); variable != known.KeyVariable {
 		return key(variable, v.getenv)
 	}
+	if v.savedFirst {
+		return cmp.Or(v.saved[provider], key(variable, v.getenv))
+	}
 	return cmp.Or(key(variable, v.getenv), v.saved[provider])
+}
+
+// keyVariable is the variable that a provider's key is from, "" where it is from none.
+func (v vendors) keyVariable(provider string, own bool) string {
+	variable := v.config(provider, own).APIKeyEnv
+	if key(variable, v.getenv) == "" {
+		return ""
+	}
+	return variable
 }
 
 // key is a variable's value, or, where it is not set, the credential of that

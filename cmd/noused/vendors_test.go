@@ -65,7 +65,7 @@ func configured(t *testing.T, text, facts string, args ...string) *daemon {
 	d := unstarted(t, "noused", args...)
 	d.write("noused/config.toml", text, 0o600)
 	d.write("noused/models.toml", facts, 0o600)
-	d.start()
+	d.Start()
 	return d
 }
 
@@ -155,8 +155,8 @@ base_url = %q
 			t.Errorf("got the models %s (%v), want %s among them", rows, err, want)
 		}
 	}
-	d.stop()
-	if strings.Contains(d.log.String(), "sesame-street") {
+	d.Stop()
+	if strings.Contains(d.Log.String(), "sesame-street") {
 		t.Error("the log has a header")
 	}
 }
@@ -239,8 +239,8 @@ price = { input = 0.000001, output = 0 }
 	if _, err := d.answered("again"); err != nil {
 		t.Fatal(err)
 	}
-	d.stop()
-	d.start()
+	d.Stop()
+	d.Start()
 	same("after a restart", d.now(t).Usage.Cost, 2*cost)
 	list, err := client.Call(t.Context(), d.dial(), protocol.ListSessions, protocol.ListSessionsParams{})
 	if err != nil || len(list.Sessions) != 1 {
@@ -251,16 +251,16 @@ price = { input = 0.000001, output = 0 }
 		!strings.Contains(err.Error(), "budget: today has cost 0.00338 USD, and day_cost in [limits] is 0.003") {
 		t.Errorf("got %v, want the day's limit", err)
 	}
-	d.stop()
-	if err := os.WriteFile(filepath.Join(d.dir, "state", ledgerName), []byte("{"), 0o600); err != nil {
+	d.Stop()
+	if err := os.WriteFile(filepath.Join(d.Dir, "state", ledgerName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	errout := new(strings.Builder)
 	args := []string{
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--config",
-		filepath.Join(d.dir, "noused/config.toml"),
+		"--socket", d.Socket, "--state-dir", filepath.Join(d.Dir, "state"), "--workdir", d.Dir, "--config",
+		filepath.Join(d.Dir, "noused/config.toml"),
 	}
-	execute(args, environ(map[string]string{"HOME": d.dir}), io.Discard, errout)
+	execute(args, environ(map[string]string{"HOME": d.Dir}), io.Discard, errout)
 	if out := errout.String(); !strings.Contains(out, ledgerName+", which [limits] day_cost needs, cannot be read") {
 		t.Errorf("got %s, want the file that is wrong", out)
 	}

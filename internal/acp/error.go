@@ -19,6 +19,7 @@ const (
 	MethodNotFound   Code = -32601
 	InvalidParams    Code = -32602
 	InternalError    Code = -32603
+	AuthRequired     Code = -32000
 	ResourceNotFound Code = -32002
 	Cancelled        Code = -32800
 )

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,7 +51,7 @@ func (r *rotated) prune(most int64, dry bool, removed func(fs.FileInfo)) error {
 	var files []fs.FileInfo // the newest first
 	total := int64(0)
 	for i := range maxOlder + 1 {
-		info, err := os.Lstat(r.name(i))
+		info, err := os.Lstat(regular.Rotated(r.path, i))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -72,14 +71,6 @@ func (r *rotated) prune(most int64, dry bool, removed func(fs.FileInfo)) error {
 		removed(files[i])
 	}
 	return nil
-}
-
-// name is that of the file that was moved aside so many files ago.
-func (r *rotated) name(i int) string {
-	if i == 0 {
-		return r.path
-	}
-	return fmt.Sprintf("%s.%d", r.path, i)
 }
 
 func (r *rotated) open() error {
@@ -120,12 +111,7 @@ func (r *rotated) write(line []byte) error {
 func (r *rotated) shift() error {
 	r.moving.Lock()
 	defer r.moving.Unlock()
-	for i := maxOlder; i > 0; i-- {
-		if err := os.Rename(r.name(i-1), r.name(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return regular.Rotate(r.path, maxOlder)
 }
 
 func (r *rotated) close() {

@@ -121,7 +121,7 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // *protocol.Error, what an older core cannot do an *OlderError, a connection that goes away
 // ErrLost. When ctx ends the wait is given up; the daemon may have executed the command all
 // the same.
-func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (R, error) {
+func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c Sender, def protocol.Def[P, R], p P) (R, error) {
 	var r R
 	payload, err := Raw(ctx, c, def, p)
 	if err != nil {
@@ -134,12 +134,23 @@ func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, d
 }
 
 // Raw is Call for those who want the reply's payload as the daemon wrote it.
-func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R],
+func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c Sender, def protocol.Def[P, R],
 	p P,
 ) (jsontext.Value, error) {
-	payload, err := c.core.send(ctx, c, def.Name(), p)
+	return c.Send(ctx, def.Name(), p)
+}
+
+// Sender sends the command of that name and returns its reply's payload: a Client does, and
+// so does what sends a command again to the daemon that comes next.
+type Sender interface {
+	Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error)
+}
+
+// Send is Sender.
+func (c *Client) Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error) {
+	payload, err := c.core.send(ctx, c, command, p)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", def.Name(), err)
+		return nil, fmt.Errorf("%s: %w", command, err)
 	}
 	return payload, nil
 }

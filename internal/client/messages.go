@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"iter"
 
 	"github.com/go-json-experiment/json"
@@ -60,4 +61,11 @@ func AllMessages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesPara
 	}
 	all.More = false
 	return all, nil
+}
+
+// Messages asks for messages over c, as Pages and AllMessages want it.
+func Messages(ctx context.Context, c Sender) func(protocol.GetMessagesParams) (protocol.Messages, error) {
+	return func(p protocol.GetMessagesParams) (protocol.Messages, error) {
+		return Call(ctx, c, protocol.GetMessages, p)
+	}
 }

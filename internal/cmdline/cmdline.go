@@ -142,6 +142,10 @@ func valueOf(flag *pflag.Flag) string {
 		return "true or false"
 	case "int", "int64":
 		return "a whole number"
+	case "duration":
+		return "a time like 90s or 10m"
+	case "float64":
+		return "a number"
 	case "uint64":
 		return "a whole number that is not negative"
 	case "stringSlice":

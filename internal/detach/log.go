@@ -13,10 +13,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
+	"noused/internal/xdg"
 )
 
 // Bounds, in bytes. A log has two files, the one that is written and the one before
@@ -38,14 +37,9 @@ const (
 
 const logSuffix = ".log"
 
-// LogDir is the folder of the logs: $XDG_STATE_HOME/noused/log. home is the user's
-// home folder, for where the variable is not set.
-func LogDir(getenv func(string) string, home string) string {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(base, "noused", "log")
+// LogDir is the folder of the logs: $XDG_STATE_HOME/noused/log.
+func LogDir(getenv func(string) string) string {
+	return filepath.Join(xdg.State(getenv), "noused", "log")
 }
 
 // LogName is the name of the log of the daemon at a socket: noused.log for the
@@ -73,7 +67,7 @@ func Open(path string) (f *os.File, from int64, err error) {
 	info, err := f.Stat()
 	if err == nil && info.Size() >= fileLimit {
 		_ = f.Close()
-		if err = os.Rename(path, path+".1"); err == nil {
+		if err = regular.Rotate(path, 1); err == nil {
 			return Open(path)
 		}
 		return nil, 0, err
@@ -99,7 +93,7 @@ func trim(dir, keep string) {
 	for _, e := range entries {
 		info, err := e.Info()
 		path := filepath.Join(dir, e.Name())
-		if err != nil || !info.Mode().IsRegular() || !isLog(e.Name()) || path == keep || path == keep+".1" {
+		if err != nil || !info.Mode().IsRegular() || !isLog(e.Name()) || path == keep || path == regular.Rotated(keep, 1) {
 			continue
 		}
 		all = append(all, file{path, info.Size(), info.ModTime().UnixNano()})
@@ -213,7 +207,7 @@ func (b *bounded) turn() error {
 	if err := os.MkdirAll(filepath.Dir(b.path), 0o700); err != nil {
 		return err
 	}
-	if err := os.Rename(b.path, b.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := regular.Rotate(b.path, 1); err != nil {
 		return err
 	}
 	f, err := regular.Open(b.path, os.O_CREATE|os.O_RDWR|os.O_APPEND)

@@ -53,7 +53,7 @@ func CheckURL(text string) error {
 }
 
 // Dial connects and reads the key files anew. It blocks until the server has let it in
-// or refused, or ctx ends. A connection that breaks stays closed: whoever needs one
+// or refused, or ctx ends. A connection that breaks stays closed: a caller that needs one
 // dials again. name is shown in the server's list of connections. Closing the
 // connection does not wait for a server that takes nothing.
 func (c Connect) Dial(ctx context.Context, name string, more ...nats.Option) (*Conn, error) {

@@ -163,7 +163,7 @@ const (
 	PresenceEvery = PresenceTTL / 3
 )
 
-// Presence is what a daemon says of itself in the bucket of hosts, under its name.
+// Presence is how a daemon describes itself in the bucket of hosts, under its name.
 type Presence struct {
 	Name     string            `json:"name"`
 	Labels   map[string]string `json:"labels"`

@@ -13,7 +13,7 @@ const (
 	forgotten = time.Minute
 	// quiet is how long nothing comes before it is asked whether there is anything left.
 	quiet = 250 * time.Millisecond
-	// mostNew is how many messages may come while those are read that there are.
+	// mostNew is how many new messages may arrive while the present ones are read.
 	mostNew = 1000
 )
 
@@ -28,7 +28,7 @@ func Pull(ctx context.Context, js jetstream.JetStream, stream string, from jetst
 	return p.messages, p.left, err
 }
 
-// PullNow is Pull for what there is now: take is given one message after the other,
+// PullNow is Pull for the messages of now: take is given one message after the other,
 // until it has enough. ahead is how many messages may be on their way. left is how many
 // it was not given. It fails where nothing has come for as long as js waits for an answer.
 func PullNow(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig, ahead int,

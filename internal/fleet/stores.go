@@ -105,7 +105,7 @@ func explained(err error) error {
 }
 
 // misfit says why a stream cannot be used; "" is that it can. How much it keeps, and
-// where, is for whoever has made it to say.
+// where, is for its maker to say.
 func misfit(have, want jetstream.StreamConfig) string {
 	for _, subject := range want.Subjects {
 		if !slices.Contains(have.Subjects, subject) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -127,4 +128,17 @@ func Fit(text string, most int) string {
 		left--
 	}
 	return text
+}
+
+// Line is a text on one line: what a terminal obeys or does not show, and space of any kind,
+// is one space, and what is no UTF-8 is U+FFFD.
+func Line(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	}), " ")
+}
+
+// Indent is a text with something before each of its lines.
+func Indent(text, by string) string {
+	return by + strings.ReplaceAll(text, "\n", "\n"+by)
 }

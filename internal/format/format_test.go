@@ -94,3 +94,10 @@ func FuzzCuts(f *testing.F) {
 		}
 	})
 }
+
+func TestLine(t *testing.T) {
+	const text = " a\r\n\tb\x1b[1m\u202ec\x00\u0085d\xff "
+	if got, want := Line(text), "a b [1m c d\uFFFD"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"noused/internal/format"
 
@@ -87,14 +86,5 @@ func valid(name, folder, description string) error {
 	return nil
 }
 
-// oneLine is a text on one line, in what a description may have.
-func oneLine(text string) string {
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, text)
-	clean = strings.Join(strings.Fields(clean), " ")
-	return format.Clip(clean, maxDescription)
-}
+// oneLine is a text on one line, as long as a description may be.
+func oneLine(text string) string { return format.Clip(format.Line(text), maxDescription) }

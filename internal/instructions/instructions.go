@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Workdir   string
 	Home      string // has .agents/skills
-	ConfigDir string // has AGENTS.md and skills
+	ConfigDir string // has AGENTS.md, skills and commands
 	Scratch   string // a folder that nobody else writes to; git gets one in it
 	Extra     string // said after everything else
 	// Writable returns the folders that the built-in tools can write to in a session
@@ -47,6 +47,7 @@ type shared struct {
 	texts    cache[reading]
 	listings cache[listing]
 	skills   cache[skillFile]
+	commands cache[commandFile]
 	release  cache[string]          // what the distribution is called
 	bash     atomic.Pointer[string] // where it was found
 }

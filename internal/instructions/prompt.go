@@ -35,6 +35,6 @@ You may have fewer than these, or others besides.
 func sandbox(writable []string) string {
 	return fmt.Sprintf(`# Sandbox
 
-read, write, edit, grep, find, ls and bash run in a sandbox. They can write in %s, and in a temporary folder of their own, $TMPDIR. Everything else they can read and not change; the folders with the daemon's keys and conversations they cannot read. The network is open. Where the sandbox has refused what the work needs, call bash with outside_sandbox and a reason: the user is asked, perhaps much later. Do not ask so for what can be done inside. Where the answer is no, do the rest, and tell the user what to run.`,
+read, write, edit, grep, find, ls and bash run in a sandbox. They can write in %s, and in a temporary folder of their own, $TMPDIR. Everything else they can read and not change; the folders with the daemon's keys and conversations they cannot read. The network is open. Where the sandbox has refused what the work needs, call bash, edit or write with outside_sandbox and a reason: the user is asked, perhaps much later. Do not ask so for what can be done inside. Where the answer is no, do the rest, and tell the user what to run.`,
 		strings.Join(writable, ", "))
 }

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,7 +33,7 @@ type Page struct {
 // New begins a page.
 func New(t Title) *Page {
 	p := &Page{}
-	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, shortened(t.Source), manual(t.Section))
+	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, shortened(t.Source), manuals[t.Section])
 	p.line(".nr HY 0\n.nh\n.ad l") // what is hyphenated cannot be copied
 	p.Section("NAME")
 	p.line(Escape(t.Name) + ` \- ` + Escape(t.Summary))
@@ -52,28 +53,14 @@ func shortened(source string) string {
 	return strings.TrimSpace(program + " " + version)
 }
 
-func manual(section int) string {
-	switch section {
-	case 1:
-		return "User Commands"
-	case 5:
-		return "File Formats"
-	default:
-		return "Miscellaneous Information"
-	}
-}
+var manuals = map[int]string{1: "User Commands", 5: "File Formats", 7: "Miscellaneous Information"}
 
 // Bytes are the page so far.
 func (p *Page) Bytes() []byte { return p.b.Bytes() }
 
 // Section and Subsection begin one.
-func (p *Page) Section(title string)    { p.heading(".SH", title) }
-func (p *Page) Subsection(title string) { p.heading(".SS", title) }
-
-func (p *Page) heading(name, title string) {
-	p.macro(name, title)
-	p.section = true
-}
+func (p *Page) Section(title string)    { p.macro(".SH", title); p.section = true }
+func (p *Page) Subsection(title string) { p.macro(".SS", title); p.section = true }
 
 // Paragraph is text that was escaped already, with fonts in it.
 func (p *Page) Paragraph(escaped string) {
@@ -96,14 +83,12 @@ func (p *Page) Key(name, value, text string) {
 // SeeAlso is the section of that name, with pages like nous(1).
 func (p *Page) SeeAlso(pages ...string) {
 	p.Section("SEE ALSO")
+	pages = slices.Clone(pages)
 	for i, page := range pages {
 		name, section, _ := strings.Cut(page, "(")
-		comma := ","
-		if i == len(pages)-1 {
-			comma = ""
-		}
-		p.Line(Bold(name) + "(" + section + comma)
+		pages[i] = Bold(name) + "(" + section
 	}
+	p.Line(strings.Join(pages, ",\n"))
 }
 
 // Macro is a request with arguments that need no escaping.
@@ -125,13 +110,11 @@ func (p *Page) Line(escaped string) {
 // Code is shown as it is.
 func (p *Page) Code(text string) {
 	p.begin()
-	p.Macro(".RS 4")
-	p.Macro(".EX")
+	p.line(".RS 4\n.EX")
 	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
 		p.line(`\&` + Escape(strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), "\n")))
 	}
-	p.Macro(".EE")
-	p.Macro(".RE")
+	p.line(".EE\n.RE")
 }
 
 // Text is paragraphs as a command's help has them: with an empty line between
@@ -205,15 +188,8 @@ var (
 
 // Escape is text as it has to stand in a page.
 func Escape(text string) string {
-	var b strings.Builder
-	last := 0
-	for _, at := range long.FindAllStringIndex(text, -1) {
-		b.WriteString(escapes.Replace(text[last:at[0]]))
-		b.WriteString(breaking.ReplaceAllString(escapes.Replace(text[at[0]:at[1]]), `$0\:`))
-		last = at[1]
-	}
-	b.WriteString(escapes.Replace(text[last:]))
-	return b.String()
+	text = long.ReplaceAllStringFunc(text, func(word string) string { return breaking.ReplaceAllString(word, "$0\v") })
+	return strings.ReplaceAll(escapes.Replace(text), "\v", `\:`)
 }
 
 // Bold and Italic are text in that font, escaped.

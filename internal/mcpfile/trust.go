@@ -15,71 +15,91 @@ import (
 )
 
 // TrustName is the file, in the user's configuration folder, that says which
-// projects' files the user has read and trusts.
-const TrustName = "mcp-trust.json"
+// projects' files of servers the user has read and trusts.
+const TrustName = string(servers)
 
-// trusted is what the file says of a folder: the hash of the .mcp.json that was
-// shown, and when.
-type trusted struct {
-	Hash string    `json:"sha256"`
-	At   time.Time `json:"at"`
+// TrustFile is a file, in the user's configuration folder, that says which projects' files of
+// one kind the user has read and trusts.
+type TrustFile string
+
+// servers is for files .mcp.json, Hooks for the hooks of projects.
+const (
+	servers TrustFile = "mcp-trust.json"
+	Hooks   TrustFile = "hook-trust.json"
+)
+
+// TrustedText is what such a file says of a folder: the hash of the text that was shown, and when.
+// Guards are the points at which something in it may keep runs from doing things.
+type TrustedText struct {
+	Hash   string    `json:"sha256"`
+	At     time.Time `json:"at"`
+	Guards []string  `json:"guards,omitzero"`
 }
 
 type trustFile struct {
-	Folders map[string]trusted `json:"folders"`
+	Folders map[string]TrustedText `json:"folders"`
 }
 
-// Trusted reports whether the user trusts a folder's file as it is. The folder is an
+// Trusted reports whether the user trusts a folder's servers as they are. The folder is an
 // absolute path without links. After an error nothing is trusted.
 func Trusted(configDir, folder, hash string) (bool, error) {
-	t, err := readTrust(configDir)
-	return err == nil && hash != "" && t.Folders[folder].Hash == hash, err
+	t, err := servers.Read(configDir)
+	return err == nil && hash != "" && t[folder].Hash == hash, err
 }
 
-// Trust remembers that the user trusts a folder's file of that hash. Folders that
-// are gone are forgotten.
+// Trust remembers that the user trusts a folder's servers, whose file has that hash.
 func Trust(configDir, folder, hash string, at time.Time) error {
+	return servers.Add(configDir, folder, TrustedText{Hash: hash, At: at})
+}
+
+// Add remembers that the user trusts a folder's text, or nothing there any more where its hash
+// is empty. Folders that are gone are forgotten.
+func (name TrustFile) Add(configDir, folder string, text TrustedText) error {
 	unlock, err := lock(configDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	t, err := readTrust(configDir)
+	all, err := name.Read(configDir)
 	if err != nil {
 		return err
 	}
-	for known := range t.Folders {
+	for known := range all {
 		if _, err := os.Stat(known); errors.Is(err, fs.ErrNotExist) {
-			delete(t.Folders, known)
+			delete(all, known)
 		}
 	}
-	t.Folders[folder] = trusted{hash, at.UTC().Truncate(time.Second)}
-	text, err := json.Marshal(t, json.Deterministic(true), jsontext.WithIndent("  "))
+	text.At = text.At.UTC().Truncate(time.Second)
+	if all[folder] = text; text.Hash == "" {
+		delete(all, folder)
+	}
+	out, err := json.Marshal(trustFile{all}, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err
 	}
-	if len(text) >= maxFile {
-		return fmt.Errorf("%s would be longer than %d bytes: too many folders are trusted", TrustName, maxFile)
+	if len(out) >= maxFile {
+		return fmt.Errorf("%s would be longer than %d bytes: too many folders are trusted", name, maxFile)
 	}
-	return replace(filepath.Join(configDir, TrustName), append(text, '\n'))
+	return replace(filepath.Join(configDir, string(name)), append(out, '\n'))
 }
 
-// readTrust reads the file; a missing one trusts nothing.
-func readTrust(configDir string) (trustFile, error) {
+// Read reads the file; a missing one trusts nothing.
+func (name TrustFile) Read(configDir string) (map[string]TrustedText, error) {
 	t := trustFile{}
-	path := filepath.Join(configDir, TrustName)
+	path := filepath.Join(configDir, string(name))
 	text, err := regular.ReadOwn(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return t, err
+		return nil, err
 	default:
 		if err := json.Unmarshal(text, &t); err != nil {
-			return trustFile{}, fmt.Errorf("%s: %w; remove it, and trust the folders again with nous mcp trust", path, err)
+			return nil, fmt.Errorf("%s: %w; remove it, and trust the folders again with nous %strust", path, err,
+				map[TrustFile]string{servers: "mcp "}[name])
 		}
 	}
 	if t.Folders == nil {
-		t.Folders = map[string]trusted{}
+		t.Folders = map[string]TrustedText{}
 	}
-	return t, nil
+	return t.Folders, nil
 }

@@ -35,6 +35,11 @@ var (
 	ErrEffort = errors.New("the model has no such effort")
 	// ErrRefused: the model, or a filter of its provider, does not want to answer.
 	ErrRefused = errors.New("the model refused to answer")
+	// ErrKey: the provider refuses the key, or wants one.
+	ErrKey = errors.New("the provider refuses the key")
+	// ErrGone: the provider answers for this model no more, as there is no credit, no such
+	// model or no key that it takes. Another model may answer.
+	ErrGone = errors.New("the provider does not answer for this model")
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )
@@ -216,6 +221,7 @@ type Request struct {
 	Summary   bool
 	Repair    Repair
 	Effort    Effort
+	Output    json.RawMessage // JSON Schema that the last message is to fit, or nil
 	Room      Room
 
 	OutputLimit int64 // tokens that the model can say at most, as far as that is known; else 0
@@ -285,6 +291,7 @@ type Repair struct {
 	NoOpaque     bool `json:"no_opaque,omitzero"`     // nothing that a maker attached goes back
 	PlainCalls   bool `json:"plain_calls,omitzero"`   // calls and results are told as text
 	Bridged      bool `json:"bridged,omitzero"`       // the assistant speaks between a result and the user
+	ToldOutput   bool `json:"told_output,omitzero"`   // the schema of the answer is told in words alone
 }
 
 // Delta is one piece of a streamed assistant message; exactly one of the
@@ -311,6 +318,7 @@ type Notice struct {
 	Code    string
 	Message string
 	Attempt int
+	Most    int // attempts, where they are counted; 0: only the time ends them
 	Delay   time.Duration
 }
 

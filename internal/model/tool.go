@@ -151,8 +151,10 @@ type Verdict struct {
 	Code               string
 	Failure            *ToolResult
 	Offer              *Offer
+	ForSession         *Offer // for the session alone
 	Changes            bool   // a file, which can be shown before
-	Guarded            bool   // orchestrators have a say, too
+	Guarded            bool   // orchestrators and hooks have a say, too
+	Warning            string // of a hook that failed
 	Path               string // that it is about (Invocation.Path)
 	Linked             bool   // a link on the way of the call's path leads to Path
 	// Arguments are the call's with the tool's defaults filled in, nil where there are none
@@ -196,6 +198,7 @@ const (
 	Internal    = "internal"
 	Denied      = "denied"      // by a person, their mode, or since nobody answered
 	Interrupted = "interrupted" // the daemon stopped while the call ran
+	HookObjects = "hook"        // the call was made, and a hook objects to what came of it
 )
 
 // Failed returns the result of a call that went wrong, readable by the model.

@@ -14,14 +14,13 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/alert"
 	"noused/internal/format"
 	"noused/internal/proc"
 	"noused/internal/protocol"
@@ -31,26 +30,15 @@ const (
 	burst    = 2 * time.Second  // what happens within it is told at once
 	longest  = 10 * time.Second // a command may take
 	maxQueue = 256              // events that have not been looked at
-	maxRuns  = 4096             // whose beginning is remembered
 	maxText  = 500              // characters of a message
 )
-
-// What people can be notified of.
-const (
-	Approval = "approval"
-	RunEnd   = "run_end"
-	RunError = "run_error"
-)
-
-// Events are all of these.
-var Events = []string{Approval, RunEnd, RunError}
 
 // Options say what to do when. Command is a program and its arguments; empty, and
 // nobody learns of anything. After is for how long a run has to take to be worth
 // it.
 type Options struct {
 	Command []string
-	On      []string // some of Events
+	On      []string // some of alert.Kinds
 	After   time.Duration
 	Environ []string
 	// Session returns what is known of a session; false: nothing. It must not wait.
@@ -70,11 +58,11 @@ type Word struct {
 	Message   string `json:"message"`
 	Count     int    `json:"count"`
 
-	Approval *protocol.Approval `json:"approval,omitzero"` // of an approval: the question
+	Approval *protocol.Approval `json:"approval,omitzero"` // the one that is asked for
 }
 
-// happening is an event of a run, and when it was announced.
-type happening struct {
+// timedEvent is an event of a run, and when it was announced.
+type timedEvent struct {
 	ev protocol.Event
 	at time.Time
 }
@@ -82,7 +70,7 @@ type happening struct {
 // Notifier is a nil one where nobody is to be told. Make it with New.
 type Notifier struct {
 	o     Options
-	queue chan happening
+	queue chan timedEvent
 	limit time.Duration // of the command
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -94,7 +82,7 @@ func New(o Options) *Notifier {
 	if len(o.Command) == 0 {
 		return nil
 	}
-	n := &Notifier{o: o, limit: longest, queue: make(chan happening, maxQueue), done: make(chan struct{})}
+	n := &Notifier{o: o, limit: longest, queue: make(chan timedEvent, maxQueue), done: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	go n.serve()
 	return n
@@ -103,20 +91,11 @@ func New(o Options) *Notifier {
 // Tell notes an event. One that finds the queue full is forgotten: others follow
 // it, and are reported.
 func (n *Notifier) Tell(ev protocol.Event) {
-	if n == nil {
-		return
-	}
-	switch ev := ev.(type) {
-	case protocol.AgentStart, protocol.AgentEnd:
-	case protocol.Status:
-		if ev.Code != protocol.StatusApprovalRequested && ev.Code != protocol.StatusModelMissing {
-			return
-		}
-	default:
+	if n == nil || !alert.Concerns(ev) {
 		return
 	}
 	select {
-	case n.queue <- happening{ev, time.Now()}:
+	case n.queue <- timedEvent{ev, time.Now()}:
 	default:
 	}
 }
@@ -131,7 +110,7 @@ func (n *Notifier) Close() {
 
 func (n *Notifier) serve() {
 	defer close(n.done)
-	began := map[string]time.Time{}
+	var watch alert.Watch
 	var next *Word                  // to be told
 	var due <-chan time.Time        // when
 	ended := make(chan struct{}, 1) // of the command
@@ -139,7 +118,7 @@ func (n *Notifier) serve() {
 	for {
 		select {
 		case h := <-n.queue:
-			w := n.word(h, began)
+			w := n.word(h, &watch)
 			if w == nil {
 				continue
 			}
@@ -171,42 +150,18 @@ func (n *Notifier) serve() {
 }
 
 // word is the notification of an event, nil for none.
-func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
+func (n *Notifier) word(h timedEvent, watch *alert.Watch) *Word {
 	ref := h.ev.Where()
-	w := &Word{SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
-	switch ev := h.ev.(type) {
-	case protocol.AgentStart:
-		if len(began) >= maxRuns {
-			clear(began)
-		}
-		began[ref.RunID] = h.at
+	a, ok := watch.See(ref.RunID, h.ev, h.at, alert.Wish{On: n.o.On, After: n.o.After})
+	if !ok {
 		return nil
-	case protocol.Status:
-		w.Event, w.Message, w.Approval = Approval, ev.Message, ev.Approval
-	case protocol.AgentEnd:
-		start, known := began[ref.RunID]
-		delete(began, ref.RunID)
-		took := h.at.Sub(start)
-		if known && took < n.o.After { // else it is older than this daemon
-			return nil
-		}
-		switch ev.StopReason {
-		case protocol.StopCompleted:
-			w.Event, w.Message = RunEnd, "done"
-		case protocol.StopError:
-			w.Event, w.Message = RunError, "failed"
-			if ev.Error != nil {
-				w.Message += ": " + ev.Error.Message
-			}
-		default:
-			return nil
-		}
-		if known {
-			w.Message += fmt.Sprintf(" (%v)", took.Round(time.Second))
-		}
 	}
-	if !slices.Contains(n.o.On, w.Event) {
-		return nil
+	w := &Word{Event: a.Kind, Message: a.Message, SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
+	if ev, ok := h.ev.(protocol.Status); ok {
+		w.Approval = ev.Approval
+	}
+	if a.Took > 0 {
+		w.Message += fmt.Sprintf(" (%v)", a.Took.Round(time.Second))
 	}
 	if s, ok := n.o.Session(w.SessionID); ok {
 		w.Title, w.Workdir = s.Title, s.Workdir
@@ -214,14 +169,8 @@ func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
 	if w.Title != "" {
 		w.Message = w.Title + ": " + w.Message
 	}
-	w.Message = oneLine(w.Message)
+	w.Message = format.Fit(format.Line(w.Message), maxText)
 	return w
-}
-
-// oneLine is a text that a person can read on one line.
-func oneLine(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-	return format.Fit(text, maxText)
 }
 
 // run runs the command once. That it fails is a line in the log.
@@ -250,13 +199,13 @@ func (n *Notifier) deliver(ctx context.Context, w Word) error {
 	p.CloseInput()
 	buf := make([]byte, 4<<10)
 	for err == nil {
-		_, err = p.Read(buf) // what it says is of no interest
+		_, err = p.Read(buf) // its output is not used
 	}
 	switch exit := p.Wait(); {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !exit.OK():
-		return fmt.Errorf("%v %s", exit, oneLine(p.Stderr(maxText)))
+		return fmt.Errorf("%v %s", exit, format.Line(p.Stderr(maxText)))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/alert"
 	"noused/internal/proc"
 	"noused/internal/protocol"
 )
@@ -31,13 +32,13 @@ func ref(run string) protocol.Ref { return protocol.Ref{SessionID: "ses-1", RunI
 
 // The notification of a run, by how it ended and how long it took.
 func TestWhatIsTold(t *testing.T) {
-	n := &Notifier{o: Options{On: Events, After: 10 * time.Second, Session: known}}
-	at, began := time.Unix(1e9, 0), map[string]time.Time{}
+	n := &Notifier{o: Options{On: alert.Kinds, After: 10 * time.Second, Session: known}}
+	at, watch := time.Unix(1e9, 0), alert.Watch{}
 	end := func(run string, stop protocol.StopReason, why *protocol.RunError, took time.Duration) *Word {
 		if took > 0 {
-			n.word(happening{protocol.AgentStart{Ref: ref(run)}, at}, began)
+			n.word(timedEvent{protocol.AgentStart{Ref: ref(run)}, at}, &watch)
 		}
-		return n.word(happening{protocol.AgentEnd{Ref: ref(run), StopReason: stop, Error: why}, at.Add(took)}, began)
+		return n.word(timedEvent{protocol.AgentEnd{Ref: ref(run), StopReason: stop, Error: why}, at.Add(took)}, &watch)
 	}
 	if w := end("run-1", protocol.StopCompleted, nil, 9*time.Second); w != nil {
 		t.Errorf("a short run: got %+v", w)
@@ -46,14 +47,14 @@ func TestWhatIsTold(t *testing.T) {
 		t.Errorf("an aborted run: got %+v", w)
 	}
 	want := &Word{
-		Event: RunEnd, SessionID: "ses-1", Title: "Fix\nit", Workdir: "/src", RunID: "run-3",
+		Event: alert.RunEnd, SessionID: "ses-1", Title: "Fix\nit", Workdir: "/src", RunID: "run-3",
 		Message: "Fix it: done (3m12s)", Count: 1,
 	}
 	if diff := cmp.Diff(want, end("run-3", protocol.StopCompleted, nil, 192*time.Second)); diff != "" {
 		t.Errorf("a long run (-want +got):\n%s", diff)
 	}
 	if w := end("run-4", protocol.StopError, &protocol.RunError{Message: "no\x1b[31m key"}, 11*time.Second); w == nil ||
-		w.Event != RunError || w.Message != "Fix it: failed: no [31m key (11s)" {
+		w.Event != alert.RunError || w.Message != "Fix it: failed: no [31m key (11s)" {
 		t.Errorf("a failed run: got %+v", w)
 	}
 	if w := end("run-5", protocol.StopCompleted, nil, 0); w == nil || w.Message != "Fix it: done" {
@@ -64,16 +65,13 @@ func TestWhatIsTold(t *testing.T) {
 		Ref: ref("run-6"), Code: protocol.StatusApprovalRequested, Message: "may bash run make?",
 		Approval: question,
 	}
-	if w := n.word(happening{asked, at}, began); w == nil || w.Event != Approval ||
+	if w := n.word(timedEvent{asked, at}, &watch); w == nil || w.Event != alert.Approval ||
 		w.Message != "Fix it: may bash run make?" || w.Approval != question {
 		t.Errorf("a question: got %+v", w)
 	}
-	n.o.On = []string{RunError}
+	n.o.On = []string{alert.RunError}
 	if w := end("run-7", protocol.StopCompleted, nil, time.Hour); w != nil {
 		t.Errorf("what nobody wants to hear of: got %+v", w)
-	}
-	if len(began) != 0 {
-		t.Errorf("%d runs are remembered that have ended", len(began))
 	}
 }
 
@@ -113,7 +111,7 @@ func toldAfter(t *testing.T, script string, begun <-chan struct{}) (n *Notifier,
 		return s.Start(patient, c)
 	}
 	n = New(Options{
-		Command: []string{path, out}, On: Events, Session: known, Start: start, Log: zap.New(core),
+		Command: []string{path, out}, On: alert.Kinds, Session: known, Start: start, Log: zap.New(core),
 		Environ: os.Environ(),
 	})
 	t.Cleanup(n.Close)
@@ -147,7 +145,7 @@ func TestABurstIsOneCall(t *testing.T) {
 		t.Errorf("got %+v, want one call for three", w)
 	}
 	n.Tell(protocol.AgentEnd{Ref: ref("run-4"), StopReason: protocol.StopError})
-	if w := read(); w.Count != 1 || w.RunID != "run-4" || w.Event != RunError {
+	if w := read(); w.Count != 1 || w.RunID != "run-4" || w.Event != alert.RunError {
 		t.Errorf("got %+v", w)
 	}
 }
@@ -180,7 +178,7 @@ func TestANotifierThatHangsAndForks(t *testing.T) {
 func TestTellNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Options{
-			Command: []string{"/bin/sh"}, On: Events, Session: known, Log: zap.NewNop(),
+			Command: []string{"/bin/sh"}, On: alert.Kinds, Session: known, Log: zap.NewNop(),
 			Start: func(ctx context.Context, _ proc.Command) (*proc.Process, error) {
 				<-ctx.Done() // as one that hangs
 				return nil, context.Cause(ctx)

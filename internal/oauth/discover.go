@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// resource is what a server says of itself (RFC 9728 §2).
+// resource is how a server describes itself (RFC 9728 §2).
 type resource struct {
 	Resource             string   `json:"resource"`
 	AuthorizationServers []string `json:"authorization_servers"`
 	ScopesSupported      []string `json:"scopes_supported"`
 }
 
-// issuer is what an authorization server says of itself (RFC 8414 §2).
+// issuer is how an authorization server describes itself (RFC 8414 §2).
 type issuer struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`

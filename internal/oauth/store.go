@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/renameio/v2"
 
 	"noused/internal/lock"
 	"noused/internal/regular"
@@ -96,7 +95,7 @@ func (s *Store) read(server string) (*grant, error) {
 func (s *Store) write(g *grant) error {
 	text, err := json.Marshal(g, jsontext.WithIndent("  "))
 	if err == nil {
-		err = renameio.WriteFile(s.path(g.Server), append(text, '\n'), 0o600, renameio.IgnoreUmask())
+		err = regular.Replace(s.path(g.Server), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the login: %w", err)

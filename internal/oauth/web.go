@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/format"
+
 	"github.com/go-json-experiment/json"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -179,8 +181,5 @@ func decode(text []byte, v any) error {
 
 // quote is what a server said, made harmless and short.
 func quote(text string) string {
-	if len(text) > maxSaid {
-		text = text[:maxSaid] + "…"
-	}
-	return fmt.Sprintf("%q", text)
+	return fmt.Sprintf("%q", format.Clip(text, maxSaid))
 }

@@ -10,6 +10,7 @@ func (s *Set) Decide(c Call) Decision {
 	d := s.decide(f)
 	if f.isFile && d.Verdict == Ask {
 		f.targets()
+		d.ForSession = f.inFolder()
 	}
 	d.Path, d.Linked = f.led, f.linked
 	return d
@@ -17,6 +18,9 @@ func (s *Set) Decide(c Call) Decision {
 
 func (s *Set) decide(f *facts) Decision {
 	if d, found := s.strict(f); found {
+		if r := s.answered(f); r != nil && d.Verdict == Ask {
+			return r.decision(Allow)
+		}
 		return d
 	}
 	if r := s.allowing(f); r != nil {
@@ -26,11 +30,37 @@ func (s *Set) decide(f *facts) Decision {
 		return s.unnamed()
 	}
 	d := f.byDefault()
-	if d.Verdict == Ask && f.outside {
+	if d.Verdict == Ask && f.outside && f.isBash {
 		d.Why = f.line().outside()
 		d.Offer = s.offer(f)
 	}
 	return d
+}
+
+// answered is the session's answer that allows a change of a file in its folder.
+func (s *Set) answered(f *facts) *rule {
+	for i := range s.rules {
+		if r := &s.rules[i]; r.answer && r.Path != nil && f.changes && r.concerns(f) {
+			if fit, _ := r.fitsPath(f); fit == yes {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// inFolder is the rule for every change of a file in the folder, where the call makes
+// one: in the sandbox, and wherever links lead.
+func (f *facts) inFolder() *Rule {
+	if !f.changes || f.outside {
+		return nil
+	}
+	r := Rule{Tool: changersPattern, Decision: Allow, Path: []string{"**"}, Workdir: f.Workdir}
+	one := rule{r, Undotted(r.Tool), false, true}
+	if fit, _ := one.fitsPath(f); fit != yes || r.Check() != nil {
+		return nil
+	}
+	return &r
 }
 
 // strict is what the rules that ask or deny say, the strictest of them. One that
@@ -124,10 +154,10 @@ func (s *Set) lists(f *facts) bool {
 // byDefault is what is done where no rule says anything.
 func (f *facts) byDefault() Decision {
 	switch {
-	case f.bad != "" && f.isBash:
-		return Decision{Verdict: Ask, Rule: "ask: bash with arguments that cannot be read", Why: f.bad}
+	case f.bad != "" && f.outside:
+		return Decision{Verdict: Ask, Rule: "ask: " + f.Tool + " with arguments that cannot be read", Why: f.bad}
 	case f.outside:
-		return Decision{Verdict: Ask, Rule: "ask: bash outside the sandbox"}
+		return Decision{Verdict: Ask, Rule: "ask: " + f.Tool + " outside the sandbox"}
 	case f.Kind == Builtin:
 		return Decision{Verdict: Allow, Rule: "allow: built-in tool"}
 	case f.Kind == Descriptor:

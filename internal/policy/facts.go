@@ -3,6 +3,7 @@ package policy
 import (
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -18,6 +19,7 @@ type facts struct {
 	command  string
 	outside  bool // of the sandbox
 	isFile   bool
+	changes  bool // that file
 	walks    bool // looks below its path
 	path     string
 	places   []string // of target
@@ -33,6 +35,7 @@ func factsOf(c Call) *facts {
 	}
 	f.isBash = c.Tool == bashTool
 	f.walks, f.isFile = fileTools[c.Tool]
+	f.changes = slices.Contains(changers, c.Tool)
 	if f.isBash || f.isFile {
 		f.read()
 	}
@@ -48,13 +51,14 @@ func (f *facts) read() {
 		Path    string `json:"path"`
 	}
 	if err := json.Unmarshal(f.Arguments, &a); err != nil {
-		f.bad, f.outside = "arguments that cannot be read", f.isBash // for all that is known
+		f.bad, f.outside = "arguments that cannot be read", f.isBash || f.changes // for all that is known
 		return
 	}
 	f.path = a.Path
 	if f.isBash {
-		f.command, f.outside = a.Command, a.Outside
+		f.command = a.Command
 	}
+	f.outside = a.Outside && (f.isBash || f.changes)
 }
 
 func (f *facts) line() *line {
@@ -113,6 +117,8 @@ func (r *rule) fitsPath(f *facts) (best answer, why string) {
 	}
 	targets, allows := f.targets(), r.Decision == Allow
 	switch {
+	case allows && f.outside: // its paths are those of the folder, which the sandbox keeps
+		return no, ""
 	case targets == nil && allows:
 		return no, ""
 	case targets == nil:

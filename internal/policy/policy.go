@@ -92,6 +92,9 @@ type Decision struct {
 	// session or for always; its Pattern says it verbatim. nil: none that is
 	// narrower than the whole tool, or none that would help.
 	Offer *Rule
+	// ForSession offers to allow, in this session, every change of a file in the
+	// session's folder; nil: not offered. See [Set.Answered].
+	ForSession *Rule
 	// Path is where the path of a file tool led when rules were held against it, or as
 	// it asks; "" else. The call may touch nothing else. Linked: it is not as it is spelled.
 	Path   string
@@ -103,7 +106,7 @@ func (m Mode) Apply(d Decision) Decision {
 	if d.Verdict != Ask || m != ModeAuto && m != ModeDeny {
 		return d
 	}
-	d.Verdict, d.Offer = Allow, nil
+	d.Verdict, d.Offer, d.ForSession = Allow, nil, nil
 	if m == ModeDeny {
 		d.Verdict = Deny
 	}
@@ -122,6 +125,7 @@ type rule struct {
 	Rule
 	undotted string
 	listed   bool // in a list of tool names
+	answer   bool // of a person, in this session
 }
 
 // New puts the rules of all sources together. Each is checked, with its
@@ -150,7 +154,7 @@ func (s *Set) addLists(src Source) error {
 			if err := checkPattern(pattern); err != nil {
 				return &Error{place, "policy." + list.name, err.Error()}
 			}
-			s.rules = append(s.rules, rule{r, Undotted(pattern), true})
+			s.rules = append(s.rules, rule{r, Undotted(pattern), true, false})
 		}
 	}
 	return nil
@@ -161,19 +165,30 @@ func (s *Set) add(rules ...Rule) error {
 		if err := r.Check(); err != nil {
 			return err
 		}
-		s.rules = append(s.rules, rule{r, Undotted(r.Tool), false})
+		s.rules = append(s.rules, rule{r, Undotted(r.Tool), false, false})
 	}
 	return nil
 }
 
-// With is the set with more rules: those of a session's answers. The error is
-// New's.
+// With is the set with more rules. The error is New's.
 func (s *Set) With(rules ...Rule) (*Set, error) {
 	more := &Set{}
 	if s != nil {
 		more.closed, more.rules = s.closed, slices.Clip(s.rules)
 	}
 	return more, more.add(rules...)
+}
+
+// Answered is the set with a rule that allows, which a person has made in the session by
+// an answer. One with paths also stands over what asks about a change of these files, as
+// that is what the person was asked; nothing stands over a rule that denies. The error is
+// New's.
+func (s *Set) Answered(r Rule) (*Set, error) {
+	more, err := s.With(r)
+	if err == nil {
+		more.rules[len(more.rules)-1].answer = true
+	}
+	return more, err
 }
 
 // Has tells whether there is a rule that says the same, wherever it stands. Examples

@@ -162,6 +162,12 @@ var fileTools = map[string]bool{"read": false, "write": false, "edit": false, "l
 
 const bashTool = "bash"
 
+// changers are the file tools that change files.
+var changers = []string{"edit", "write"}
+
+// changersPattern is a pattern of tool names that fits these, and no other tool.
+const changersPattern = "[ew][dr]it*"
+
 // Check reports what is wrong with a rule: a pattern that is none, a field that
 // does not go with the others, an example that the rule does not bear out. What
 // Match has must fit, what NotMatch has must not: lines of shell for a rule with
@@ -283,7 +289,7 @@ func (r Rule) checkExamples() error {
 
 // bears tells whether the rule alone would allow, ask about or deny an example.
 func (r Rule) bears(example string) bool {
-	one := rule{r, Undotted(r.Tool), false}
+	one := rule{r, Undotted(r.Tool), false, false}
 	f := &facts{Call: Call{Tool: example, Kind: Builtin, Workdir: r.Workdir}, undotted: Undotted(example)}
 	switch {
 	case r.Command != nil:

@@ -186,6 +186,11 @@ type PromptParams struct {
 	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
 
 	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
+
+	// The run that it starts keeps them over a restart of the daemon.
+	OutputSchema  jsontext.Value `json:"output_schema,omitzero" wire:"added" doc:"JSON Schema of at most 256 KiB that the run's answer, as JSON, has to fit; it is asked for three times at most; refused while a run is active"`
+	MaxCost       float64        `json:"max_cost,omitzero" wire:"added" min:"0" doc:"US dollars that the run may cost; calls of models count whose prices are known; it ends with budget"`
+	MaxModelCalls int            `json:"max_model_calls,omitzero" wire:"added" min:"1" doc:"calls of the model that the run may make; it ends with budget"`
 }
 
 // AttachmentParams is an image to show with a text: a file on the daemon's
@@ -345,6 +350,7 @@ type GetMessagesParams struct {
 	Limit  *int   `json:"limit,omitzero" wire:"added" min:"1" max:"1000" doc:"only the newest so many; absent: all"`
 	// After is the cursor of a page: see Messages.More.
 	After *string `json:"after,omitzero" wire:"added" doc:"only a page, of about 4 MiB: the entries behind this one, the oldest first, limit of them at most; empty: from the root"`
+	Whole bool    `json:"whole,omitzero" wire:"added" doc:"with everything that compactions stand for: each stands where it was made, behind that; default false"`
 }
 
 // NewSessionParams is the payload of new_session. Activate defaults to true.
@@ -498,6 +504,7 @@ type ReloadToolsParams struct{}
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
+	Saved bool `json:"saved_keys,omitzero" wire:"added" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
 }
 
 func (Pong) replyType() string           { return "pong" }

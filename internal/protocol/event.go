@@ -198,6 +198,8 @@ type Status struct {
 	PendingCounts *PendingCounts `json:"pending_counts,omitzero"`
 	Usage         *Usage         `json:"usage,omitzero" wire:"added"`
 	Title         string         `json:"title,omitzero" wire:"added" doc:"of title_set"`
+	TokensBefore  int64          `json:"tokens_before,omitzero" wire:"added" doc:"of compacted: the context's, about"`
+	TokensAfter   int64          `json:"tokens_after,omitzero" wire:"added" doc:"of compacted"`
 
 	Approval   *Approval       `json:"approval,omitzero" wire:"added" doc:"of approval_requested"`
 	ApprovalID string          `json:"approval_id,omitzero" wire:"added" doc:"of approval_resolved"`
@@ -218,6 +220,7 @@ type Warning struct {
 	ToSeq      uint64 `json:"to_seq,omitzero"`
 	ToolCallID string `json:"tool_call_id,omitzero"`
 	Attempt    int    `json:"attempt,omitzero" wire:"added" doc:"of provider_retry: the number of the attempt that follows, 2 for the first retry"`
+	Attempts   int    `json:"attempts,omitzero" wire:"added" doc:"of provider_retry: how many are made at most; absent: as many as some minutes allow"`
 	DelayMS    int64  `json:"delay_ms,omitzero" wire:"added" doc:"of provider_retry: how long until then"`
 }
 

@@ -165,8 +165,16 @@ type System struct {
 
 // Skills answers list_skills, the nearest first.
 type Skills struct {
-	Skills  []Skill  `json:"skills"`
-	LeftOut []string `json:"left_out" doc:"files that cannot be used, each with the reason"`
+	Skills   []Skill       `json:"skills"`
+	Commands []FileCommand `json:"commands,omitzero" doc:"left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"`
+	LeftOut  []string      `json:"left_out" doc:"files that cannot be used, each with the reason"`
+}
+
+// FileCommand is a text that is kept in a file, to be sent in the place of its name.
+type FileCommand struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Path        string `json:"path"`
 }
 
 // Skill is instructions for one kind of task.
@@ -235,6 +243,9 @@ type CompactionEntry struct {
 	Summary          string    `json:"summary"`
 	FirstKeptEntryID string    `json:"first_kept_entry_id"`
 	CreatedAt        time.Time `json:"created_at"`
+	RunID            string    `json:"run_id,omitzero" wire:"added" doc:"the run that it happened in; absent: in none"`
+	TokensBefore     int64     `json:"tokens_before,omitzero" wire:"added" doc:"the context's, about, before the summary"`
+	TokensAfter      int64     `json:"tokens_after,omitzero" wire:"added" doc:"and with it; absent in older journals"`
 }
 
 // ExtensionResult answers extension_command.
@@ -272,6 +283,7 @@ type Compaction struct {
 	Summary          string  `json:"summary"`
 	FirstKeptEntryID string  `json:"first_kept_entry_id"`
 	TokensBefore     int64   `json:"tokens_before"`
+	TokensAfter      int64   `json:"tokens_after,omitzero" wire:"added"`
 	Trigger          Trigger `json:"trigger" enum:"manual,threshold,overflow"`
 }
 
@@ -438,6 +450,9 @@ type ListedModel struct {
 	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
 	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`
 	Refused   bool   `json:"key_refused,omitzero" wire:"added" doc:"the server answers, and takes no such key"`
+	NoCredit  bool   `json:"no_credit,omitzero" wire:"added" doc:"the server answers, and says that nothing is left to pay with"`
+
+	KeyVariable string `json:"key_variable,omitzero" wire:"added" doc:"the variable of the daemon's environment that its key is from; absent: it has none, or a saved one"`
 }
 
 func (Session) replyType() string         { return "session" }

@@ -12,6 +12,8 @@ import (
 )
 
 //go:generate sh -c "go run ./gen > ../../docs/protocol-openapi-like.json"
+//go:generate sh -c "go run ./gen python > ../../clients/python/noused/types.py"
+//go:generate sh -c "go run ./gen typescript > ../../clients/typescript/types.d.ts"
 
 // Document prints docs/protocol-openapi-like.json from the command table and
 // the event set: the frozen facts under the keys that existing clients'

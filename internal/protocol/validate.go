@@ -47,7 +47,27 @@ func (PingParams) validate() *Error { return nil }
 func (p PromptParams) validate() *Error {
 	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", KindSteer, KindFollowUp),
 		oneOf("approvals", p.Approvals, "", ApprovalsAsk, ApprovalsDeny), keyFits(p.IdempotencyKey),
-		attachmentsFit(p.Attachments))
+		attachmentsFit(p.Attachments), p.termsFit())
+}
+
+// Bounds of what a prompt asks of its run.
+const (
+	// MaxOutputSchema bounds the schema of an answer, in bytes.
+	MaxOutputSchema = 256 << 10
+	maxCost         = 1e6
+	maxModelCalls   = 1_000_000
+)
+
+func (p PromptParams) termsFit() *Error {
+	switch {
+	case len(p.OutputSchema) > MaxOutputSchema:
+		return badField("output_schema", "want at most %d KiB", MaxOutputSchema>>10)
+	case !(p.MaxCost >= 0 && p.MaxCost <= maxCost):
+		return badField("max_cost", "want US dollars, from 0 to %d", int64(maxCost))
+	case p.MaxModelCalls < 0 || p.MaxModelCalls > maxModelCalls:
+		return badField("max_model_calls", "want a number from 1 to %d", maxModelCalls)
+	}
+	return nil
 }
 
 func (p SteerParams) validate() *Error {

@@ -104,7 +104,10 @@ const (
 const (
 	WarningEventsDropped     Code = "events_dropped"
 	WarningRequestRepaired   Code = "request_repaired"
+	WarningModelFallback     Code = "model_fallback"
+	WarningHookFailed        Code = "hook_failed"
 	WarningEmptyAnswer       Code = "empty_answer"
+	WarningAnswerUnfit       Code = "answer_unfit" // it is asked for again
 	WarningCompactionFailed  Code = "compaction_failed"
 	WarningContextFailed     Code = "context_failed"
 	WarningSkillLeftOut      Code = "skill_left_out"
@@ -122,5 +125,9 @@ const (
 	Refused    Code = "refused" // the model, or its provider's filter, does not want to answer
 	StepLimit  Code = "step_limit"
 	CrashLoop  Code = "crash_loop"
-	OverBudget Code = "budget" // a limit of config.toml was reached
+	OverBudget Code = "budget" // a limit of config.toml, or of the prompt, was reached
+	// AnswerUnfit: the answer does not fit the prompt's output_schema
+	AnswerUnfit Code = "answer_unfit"
+	// KeyRefused: the provider refuses the key, or there is none
+	KeyRefused Code = "key_refused"
 )

@@ -156,6 +156,11 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 			})
 		}
 	}
+	if f := v.ForSession; f != nil {
+		options = append(options, session.ApprovalOption{
+			ID: protocol.OptionSession, Decision: protocol.DecisionAllow, Pattern: f.Pattern, Rule: jsontext.Value(f.Rule),
+		})
+	}
 	rule := v.Rule
 	if v.Why != "" {
 		rule += " (" + v.Why + ")"
@@ -301,6 +306,9 @@ func (m *machine) steered() {
 	case m.phase == waiting:
 		m.withdraw(protocol.BySteer)
 		m.afterQuestion()
+	case m.phase == ending: // the hooks are asked again when the run would end next
+		m.cancel()
+		m.nextTurn()
 	}
 }
 
@@ -473,6 +481,9 @@ func (in lateIn) step(m *machine) {
 
 func (in lookedIn) step(m *machine) {
 	if in.gen == m.gen && m.phase == looking {
+		if in.guard.Warning != "" {
+			m.warnOfHooks([]string{in.guard.Warning})
+		}
 		m.afterLook(in)
 	}
 }

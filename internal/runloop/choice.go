@@ -38,9 +38,9 @@ func (m *machine) modelMissing() error {
 	return m.missing(m.model())
 }
 
-// window is how many tokens the session's model can read; 0 has no end.
+// window is how many tokens the model can read that answers now; 0 has no end.
 func (m *machine) window() int64 {
-	c := m.model()
+	c := m.answering()
 	if c.ContextWindow == 0 && m.windowOf != nil {
 		return m.windowOf(c)
 	}
@@ -51,6 +51,7 @@ func (m *machine) window() int64 {
 type modelsIn struct{}
 
 func (modelsIn) step(m *machine) {
+	m.away = nil
 	if m.phase == modelless {
 		m.callModel()
 	}

@@ -133,6 +133,9 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	err error,
 ) {
 	wait := p.Wait == nil || *p.Wait
+	if err := schemaFits(p.OutputSchema); err != nil {
+		return a, err
+	}
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
 		return a, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -63,8 +64,9 @@ func (m *machine) summarise(c *compaction) bool {
 		Ref: m.ref(), Code: protocol.StatusCompacting,
 		Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before),
 	})
-	call := &modelCall{choice: m.model(), req: model.Request{
-		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.model().Effort},
+	m.asked = m.answering()
+	call := &modelCall{choice: m.asked, req: model.Request{
+		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.asked.Effort},
 	}, history: older, fit: fit}
 	m.await(compacting, work{call: call})
 	return true
@@ -101,6 +103,14 @@ func (m *machine) endCompaction(err error) {
 			return
 		}
 	}
+	if m.fallBack(err) {
+		c.text.Reset()
+		c.size = 0
+		if m.summarise(c) {
+			return
+		}
+	}
+	m.trouble.refusals = nil
 	summary := c.text.String()
 	switch {
 	case err != nil:
@@ -164,7 +174,7 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	fact := session.Compacted{
 		ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before,
 		Trigger:     c.trigger,
-		FixedTokens: m.s.Fixed(),
+		FixedTokens: m.s.Fixed(), TokensAfter: m.s.After(c.firstKept, summary) + m.s.Fixed(),
 	}
 	if m.s.Run != nil {
 		fact.RunID = m.s.Run.ID
@@ -176,10 +186,13 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	m.record(fact)
 	m.publish(protocol.Status{
 		Ref: m.ref(), Code: protocol.StatusCompacted, Usage: usage,
-		Message: fmt.Sprintf("about %d tokens of context became %d", c.before, m.s.Tokens()),
+		Message:      fmt.Sprintf("summarised: %s → %s tokens", format.Short(c.before), format.Short(fact.TokensAfter)),
+		TokensBefore: c.before, TokensAfter: fact.TokensAfter,
 	})
 	m.reply(c.ticket, protocol.Compaction{
-		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: c.trigger,
+		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before,
+		TokensAfter: fact.TokensAfter,
+		Trigger:     c.trigger,
 	})
 }
 

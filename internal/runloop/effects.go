@@ -57,6 +57,7 @@ type work struct {
 	size   int
 	search *toolset
 	look   *precheck
+	stop   *stopCheck
 }
 
 // precheck finds out more of a call before it is decided: what orchestrators say, and

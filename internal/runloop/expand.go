@@ -8,7 +8,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// expand puts into a text what servers have for it. Nothing is sent: that is the
+// expand puts into a text what a command's file, or what servers, have for it. Nothing is sent: that is the
 // client's.
 func (h *Hub) expand(ctx context.Context, p protocol.ExpandParams) (a protocol.Answer[protocol.Expanded], err error) {
 	if _, err := personOf(ctx, protocol.Expand.Name()); err != nil {
@@ -19,6 +19,15 @@ func (h *Hub) expand(ctx context.Context, p protocol.ExpandParams) (a protocol.A
 		return a, err
 	}
 	a.Later = func(ctx context.Context) (protocol.Expanded, error) {
+		if h.env.Instructions != nil {
+			text, ok, err := h.env.Instructions.Expand(from.Workdir, p.Text)
+			switch {
+			case err != nil:
+				return protocol.Expanded{}, protocol.Errorf(protocol.InvalidPayload, "text: %v", err)
+			case ok:
+				return protocol.Expanded{Text: text}, nil
+			}
+		}
 		e, err := h.env.Tools.Expand(ctx, from, p.Text)
 		if err != nil {
 			return protocol.Expanded{}, protocol.Errorf(protocol.InvalidPayload, "text: %v", err)

@@ -174,6 +174,16 @@ func (f *fixture) audit(ev model.AuditEvent) {
 
 func (f *fixture) Orchestrated() bool { return f.before != nil }
 
+func (*fixture) AfterTool(_ context.Context, _ model.Invocation, res model.ToolResult) (model.ToolResult, []string) {
+	return res, nil
+}
+
+func (*fixture) Stops(string) bool { return false }
+
+func (*fixture) OnStop(context.Context, string, string, string) (string, []string) { return "", nil }
+
+func (*fixture) HookProblem(string) string { return "" }
+
 func (f *fixture) Transforms() bool { return f.transform != nil }
 
 func (f *fixture) BeforeTurn(_ context.Context, _, _, input string, state []byte) (string, error) {

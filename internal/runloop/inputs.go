@@ -83,6 +83,9 @@ func (in promptIn) step(m *machine) {
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
 	case run != nil && kind == "":
 		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
+	case run != nil && !termsOf(in.p).IsZero():
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "output_schema, max_cost and max_model_calls are for "+
+			"the run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID,
 			m.s.ID))
@@ -96,7 +99,10 @@ func (in promptIn) step(m *machine) {
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
-		runID := m.beginRun(in.ticket, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images, in.p.Approvals)
+		runID := m.beginRun(in.ticket, session.Input{
+			Command: protocol.Prompt.Name(), Text: in.p.Text, Key: in.p.IdempotencyKey, Attachments: in.images,
+			Approvals: in.p.Approvals, Terms: termsOf(in.p),
+		})
 		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
 			m.waitFor(in.ticket)
@@ -124,7 +130,9 @@ func (in queueIn) step(m *machine) {
 	case m.modelMissing() != nil:
 		m.refuse(in.ticket, noModel(m.modelMissing()))
 	default:
-		m.beginRun(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images, "")
+		m.beginRun(in.ticket, session.Input{
+			Command: command, Text: in.p.Text, Key: in.p.IdempotencyKey, Attachments: in.images,
+		})
 	}
 }
 
@@ -141,13 +149,8 @@ func (m *machine) waitFor(to ticket) {
 func noModel(why error) *protocol.Error { return protocol.Rejectf(protocol.NoModel, "%v", why) }
 
 // beginRun starts a run with a text and answers the command that brought it.
-func (m *machine) beginRun(to ticket, command, text, key string, images []model.Attachment,
-	approvals protocol.ApprovalMode,
-) (runID string) {
-	in := session.Input{
-		InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: command, Text: text,
-		RunID: m.newID("run-"), Key: key, Attachments: images, Approvals: approvals,
-	}
+func (m *machine) beginRun(to ticket, in session.Input) (runID string) {
+	in.InputID, in.Kind, in.RunID = m.newID("in-"), protocol.KindPrompt, m.newID("run-")
 	m.reply(to, accepted(in, m.s.ID))
 	m.record(in)
 	m.openRun(in)
@@ -165,16 +168,20 @@ func (m *machine) enqueue(to ticket, kind protocol.Kind, command, text, key stri
 		InputID: m.newID("in-"), Kind: kind, Command: command, Text: text, RunID: m.s.Run.ID, Key: key,
 		Attachments: images,
 	}
-	m.record(in)
-	counts := m.counts()
-	m.publish(protocol.Status{
-		Ref: m.turnRef(), Code: protocol.Code(kind + "_queued"), Message: fmt.Sprintf("queued: %d to steer, %d to follow up",
-			counts.Steer, counts.FollowUp),
-		InputID: in.InputID, PendingCounts: &counts,
-	})
+	m.owe(in)
 	m.reply(to, accepted(in, m.s.ID))
 	m.steered()
 	return true
+}
+
+// owe records a text that the active run has to deliver, and announces it.
+func (m *machine) owe(in session.Input) {
+	m.record(in)
+	counts := m.counts()
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: protocol.Code(in.Kind + "_queued"), InputID: in.InputID, PendingCounts: &counts,
+		Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
+	})
 }
 
 func accepted(in session.Input, sessionID string) protocol.PromptAccepted {
@@ -249,7 +256,7 @@ func (in abortIn) step(m *machine) {
 			m.endMessage(model.StopAborted)
 		}
 		m.finishAbort()
-	case looking:
+	case looking, ending:
 		m.cancel()
 		m.finishAbort()
 	case compacting:
@@ -289,7 +296,12 @@ func (in toolsIn) step(m *machine) {
 
 func (in modelIn) step(m *machine) {
 	was := m.model()
-	m.record(session.ModelSet{Model: in.choice})
+	set := session.ModelSet{Model: in.choice}
+	if m.s.Run != nil && in.choice.Provider == "" { // a next daemon may have another
+		set.Answered = plainly(m.ownModel())
+	}
+	m.record(set)
+	m.away = nil // anyone who chooses a model wants it asked
 	is := m.model()
 	if m.phase == modelless {
 		defer m.callModel()

@@ -104,10 +104,13 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 		done: make(chan struct{}),
 	}
 	if e.Models != nil {
-		l.m.windowOf = e.Models.Window
+		l.m.windowOf, l.m.fallbacks = e.Models.Window, e.Models.Fallbacks
 	}
 	if e.Policy != nil {
 		l.m.judge = e.Policy.Judge
+	}
+	if e.Modules != nil {
+		l.m.stopHooks = e.Modules.Stops
 	}
 	l.announce()
 	return l
@@ -470,7 +473,7 @@ func (l *loop) startAll(jobs []work) {
 
 // start starts a piece of work, or cancels the running one.
 func (l *loop) start(w work) {
-	if w.call == nil && w.tool == nil && w.look == nil {
+	if w.call == nil && w.tool == nil && w.look == nil && w.stop == nil {
 		if l.cancel != nil {
 			l.cancel(errAborted)
 		}
@@ -490,6 +493,8 @@ func (l *loop) start(w work) {
 			l.callModel(ctx, w.gen, *w.call)
 		case w.tool != nil:
 			l.callTool(ctx, w)
+		case w.stop != nil:
+			l.checkStop(ctx, w.gen, *w.stop)
 		default:
 			l.runPrecheck(ctx, w.gen, *w.look)
 		}

@@ -50,8 +50,13 @@ type machine struct {
 	// the context size of a model that sets none
 	windowOf func(model.Choice) int64
 	// why a model cannot be asked; nil: all can
-	missing  func(model.Choice) error
-	filesDir string // where the session's images are
+	missing func(model.Choice) error
+	// the models that answer while the session's cannot; nil: there are none
+	fallbacks func() []model.Choice
+	away      map[string]time.Time // until when models are not asked first, by their Key
+	// whether hooks may send a run back; nil: none can
+	stopHooks func(workdir string) bool
+	filesDir  string // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string
@@ -68,7 +73,8 @@ type machine struct {
 	filling   filling
 	compact   *compaction
 	trouble   trouble          // with the model, in the open turn
-	fallbacks requestFallbacks // of the run
+	asked     model.Choice     // the model that was asked last
+	ladder    requestFallbacks // of the run
 	leftOut   []string         // of the instructions, as people have been told
 	waiters   []ticket         // answered when the run ends
 	postponed []input          // stepped again when the session becomes idle
@@ -87,6 +93,7 @@ const (
 	waiting                 // the answer to the run's question
 	compacting              // deltas of the summary gen
 	modelless               // a model that can be asked
+	ending                  // what hooks say to the end of the run
 	parked                  // nothing more: the daemon is stopping
 )
 
@@ -198,7 +205,7 @@ func (m *machine) counts() protocol.PendingCounts {
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
-	m.fallbacks = requestFallbacks{}
+	m.ladder = requestFallbacks{}
 	started := session.RunStarted{RunID: in.RunID, Approvals: in.Approvals}
 	if own := m.model(); m.s.Model.Provider == "" && own.Provider != "" && plainly(own) != m.s.Answered {
 		started.Model = plainly(own)
@@ -267,6 +274,10 @@ func (m *machine) callModel() {
 		})
 		return
 	}
+	if why := m.spentTerms(); why != nil {
+		m.endTurn(protocol.StopError, why)
+		return
+	}
 	if why := m.overLimit(); why != nil {
 		m.overBudget(why)
 		return
@@ -284,10 +295,12 @@ func (m *machine) callModel() {
 			n>>20, maxRequest>>20)))
 		return
 	}
-	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
+	m.asked = m.answering()
+	m.msg = message{id: m.newID("msg-"), model: m.asked.Name}
 	call := &modelCall{
-		choice: m.model(), req: model.Request{
-			Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+		choice: m.asked, req: model.Request{
+			Repair: m.repair(), Effort: model.Effort{Level: m.asked.Effort},
+			Output: []byte(m.s.Run.Terms.OutputSchema),
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
 	}
 	m.await(streaming, work{call: call})
@@ -458,7 +471,7 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 
 // afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
-	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
+	if m.full() && m.spent() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 		return
 	}
 	m.nextTurn()
@@ -474,6 +487,8 @@ func (m *machine) nextTurn() {
 		m.endRun(protocol.StopAborted, nil)
 	case last.StopReason == protocol.StopError:
 		m.endRun(protocol.StopError, &protocol.Error{Code: last.Code, Message: last.Error})
+	case m.maySendBack():
+		m.checkStop()
 	default:
 		m.endRun(protocol.StopCompleted, nil)
 	}

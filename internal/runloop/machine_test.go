@@ -51,6 +51,9 @@ type world struct {
 
 	own  model.Choice // the daemon's
 	gone string       // the model of that name cannot be asked
+
+	others []model.Choice // the fallbacks
+	hooked bool           // hooks may send runs back
 }
 
 type client struct {
@@ -84,6 +87,8 @@ func (w *world) bootAs(in resumeIn) {
 		return w.own
 	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.m.judge = w.judge
+	w.m.stopHooks = func(string) bool { return w.hooked }
+	w.m.fallbacks = func() []model.Choice { return w.others }
 	w.m.missing = func(c model.Choice) error {
 		if c.Name == w.gone {
 			return fmt.Errorf("%q is gone", c.Name)
@@ -136,7 +141,7 @@ func (w *world) step(in input) {
 			w.started(job.tool)
 		}
 		w.work = job
-		if job.call == nil && job.tool == nil && job.look == nil {
+		if job.call == nil && job.tool == nil && job.look == nil && job.stop == nil {
 			w.work = work{}
 			if w.m.phase == calling { // a cancelled tool still gives its result
 				w.work = work{gen: job.gen, tool: &model.Invocation{}}
@@ -300,6 +305,10 @@ func (w *world) finish() {
 			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
 			continue
 		}
+		if w.m.phase == ending {
+			w.step(stopCheckedIn{w.work.gen, "not yet", nil})
+			continue
+		}
 		w.step(deltaIn{w.work.gen, model.Delta{Text: "bye", Stop: model.StopEnd}})
 		w.step(modelDoneIn{w.work.gen, nil})
 	}
@@ -331,6 +340,7 @@ func (w *world) random(pick func(n int) int) {
 	case 39:
 		w.gone = []string{"none", "none", "test", "small", ""}[pick(5)]
 		w.own = []model.Choice{{}, {Provider: "p", Name: "test"}, {Provider: "p", Name: "small"}}[pick(3)]
+		w.others = [][]model.Choice{nil, {{Provider: "p", Name: "none"}, {Provider: "p", Name: "other"}}}[pick(2)]
 		w.step(modelsIn{})
 	case 34, 35:
 		w.asks(stale)
@@ -393,7 +403,7 @@ func (w *world) random(pick func(n int) int) {
 	case 15, 16:
 		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
 	case 17:
-		err := []error{errors.New("overloaded"), tooLong()}[pick(2)]
+		err := []error{errors.New("overloaded"), tooLong(), noCredit(time.Duration(pick(2)) * time.Second)}[pick(3)]
 		w.step(modelDoneIn{stale, err})
 	case 24:
 		w.step(modelIn{w.client("model"), model.Choice{
@@ -408,6 +418,9 @@ func (w *world) random(pick func(n int) int) {
 		w.step(deferredIn{w.client("deferred"), stale, session.ToolsDeferred{Search: "t.z"}})
 	case 38:
 		w.step(foundIn{stale, []string{"t.x", "t.y"}[:pick(3)]})
+	case 29:
+		w.hooked = pick(2) == 0
+		w.step(stopCheckedIn{stale, []string{"", "tests fail"}[pick(2)], nil})
 	case 27, 28:
 		if n := len(w.accepted); n > 0 {
 			w.step(withdrawIn{w.client("withdraw"), w.accepted[n-1-pick(min(n, 4))]})

@@ -139,3 +139,20 @@ func TestASessionKeepsTheModelThatAnsweredIt(t *testing.T) {
 	}
 	w.finish()
 }
+
+// The daemon's own model, chosen in the middle of a run, is the session's from then on: a
+// daemon that starts with another one changes nothing.
+func TestDefaultInTheMiddleOfARunIsRecordedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("one")
+	w.step(modelIn{w.client("other"), model.Choice{Provider: "p", Name: "chosen"}})
+	w.step(modelIn{w.client("default"), model.Choice{}})
+	was := w.m.model()
+	w.own = model.Choice{Provider: "q", Name: "other"}
+	w.boot()
+	if got := w.m.model(); got.Key() != was.Key() {
+		t.Errorf("the next daemon asks %+v, want %+v", got, was)
+	}
+	w.answers(model.Delta{Text: "1"}, model.Delta{Stop: model.StopEnd})
+	w.finish()
+}

@@ -21,6 +21,9 @@ type Models interface {
 	// Own is the daemon's own model now, the zero Choice where none is chosen. It does
 	// not block.
 	Own() model.Choice
+	// Fallbacks are asked, in their order, while a session's model cannot answer. It does
+	// not block.
+	Fallbacks() []model.Choice
 	// Choose returns what a client means by PROVIDER[/NAME], at another server if
 	// baseURL is not empty, and thinking as hard as effort says, or what is wrong
 	// with it. A name of "" is the daemon's own model, and so is the Choice then.
@@ -43,6 +46,9 @@ type Instructions interface {
 	// before, if it reads so many tokens, 0 where that is not known. It tells which
 	// files it is from, and which were left out and why.
 	System(workdir, environment string, window int64) (text string, files, problems []string)
+	// Expand puts what a command's file in that folder says in the place of /NAME; ok is
+	// false for a text that names none. Its error is for people. It blocks for the disk.
+	Expand(workdir, text string) (expanded string, ok bool, err error)
 }
 
 // Tools knows and runs the operations of all tools.
@@ -105,6 +111,17 @@ type Modules interface {
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
 	BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error)
+	// AfterTool returns a call's result with what hooks add to it, and why hooks failed. It
+	// blocks until they have answered, or ctx ends.
+	AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult, []string)
+	// Stops reports whether OnStop may have anybody to ask there. It does not block.
+	Stops(workdir string) bool
+	// OnStop returns the text that a run is sent back with, "" where it may end, and why
+	// hooks failed. It blocks as AfterTool does.
+	OnStop(ctx context.Context, sessionID, workdir, output string) (text string, problems []string)
+	// HookProblem says why hooks of that folder do not run, "" where they do. It blocks for
+	// the disk.
+	HookProblem(workdir string) string
 	// Transforms reports whether Transform has anybody to ask.
 	Transforms() bool
 	// Transform returns what a model is to read in place of the messages, which

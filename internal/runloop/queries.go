@@ -182,7 +182,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	var ended []*session.Ended
 	open := false // the session stays in memory
 	last := 0
-	if p.Limit != nil && p.LeafID == "" && p.After == nil {
+	if p.Limit != nil && p.LeafID == "" && p.After == nil && !p.Whole {
 		last = *p.Limit
 	}
 	out, err = lookAtEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
@@ -253,7 +253,11 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 func (m *machine) messagesAsked(p protocol.GetMessagesParams) (out protocol.Messages, path []*session.Entry,
 	err error,
 ) {
-	path, ok := m.s.Path(p.LeafID)
+	read := m.s.Path
+	if p.Whole {
+		read = m.s.Chain
+	}
+	path, ok := read(p.LeafID)
 	if !ok {
 		return out, nil, unknownLeaf(m.s.ID, p.LeafID)
 	}
@@ -322,6 +326,7 @@ func wireEntry(dir string, e *session.Body) any {
 		return protocol.CompactionEntry{
 			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Role: string(model.Assistant), Text: c.Summary,
 			Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
+			RunID: c.RunID, TokensBefore: c.TokensBefore, TokensAfter: c.TokensAfter,
 		}
 	}
 	msg := e.Message

@@ -218,7 +218,7 @@ func (m *machine) stream(d model.Delta) {
 
 func (m *machine) notice(n *model.Notice) {
 	m.publish(protocol.Warning{
-		Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt,
+		Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt, Attempts: n.Most,
 		DelayMS: n.Delay.Milliseconds(),
 	})
 }
@@ -263,6 +263,8 @@ func providerError(err error) *protocol.Error {
 	switch {
 	case errors.Is(err, model.ErrRefused):
 		code = protocol.Refused
+	case errors.Is(err, model.ErrKey):
+		code = protocol.KeyRefused
 	case errors.As(err, new(*unreadError)):
 		code = protocol.SessionError
 	}
@@ -282,7 +284,7 @@ func (m *machine) afterMessage() {
 			Message: "the model gave an empty answer twice",
 		})
 	}
-	m.endTurn(protocol.StopEnd, nil)
+	m.endAnswered()
 }
 
 func (in toolUpdateIn) step(m *machine) {

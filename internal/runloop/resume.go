@@ -147,6 +147,9 @@ func (drainIn) step(m *machine) {
 	switch m.phase {
 	case waiting, modelless:
 		m.park()
+	case ending: // the next daemon asks them again
+		m.cancel()
+		m.park()
 	case calling: // the call may end without an answer, and cannot outlive the daemon with one
 		m.withdraw(protocol.ByRestart)
 	}
@@ -159,7 +162,7 @@ func (drainNowIn) step(m *machine) {
 	case calling:
 		m.withdraw(protocol.ByRestart)
 		m.cancel()
-	case streaming, looking:
+	case streaming, looking, ending:
 		m.cancel()
 	case compacting: // of a run: it is asked for again
 		m.dropCompaction(shuttingDown())

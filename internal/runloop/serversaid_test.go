@@ -15,6 +15,8 @@ type place struct{}
 
 func (place) Environment(context.Context, string) string { return "here" }
 
+func (place) Expand(string, string) (string, bool, error) { return "", false, nil }
+
 func (place) System(_, environment string, _ int64) (text string, files, problems []string) {
 	return "You work " + environment + ".", nil, nil
 }

@@ -16,6 +16,7 @@ type trouble struct {
 	empty     bool // an empty answer was asked for again
 	triedAt   int  // messages that the session had when a compaction was tried last
 	gaveUp    bool // a summary failed: no other is tried
+	refusals  []refusal
 }
 
 // requestFallbacks is how far a run went to have its request accepted by one model. Each
@@ -36,7 +37,7 @@ func (m *machine) failed(err error) {
 		if m.park() { // and meet it at the next start
 			return
 		}
-		if why := m.overLimit(); why != nil {
+		if why := m.spent(); why != nil {
 			m.endTurn(protocol.StopError, why)
 			return
 		}
@@ -50,14 +51,20 @@ func (m *machine) failed(err error) {
 	case m.askAgain(err):
 		m.callModel()
 		return
+	case len(m.msg.calls) == 0 && m.fallBack(err):
+		if m.msg.started {
+			m.endMessage(model.StopError)
+		}
+		m.callModel()
+		return
 	}
 	if m.msg.started {
 		m.endMessage(model.StopError)
 	}
-	if m.fallbacks.climbed && errors.Is(err, model.ErrRejected) {
-		err = m.fallbacks.rejected // the others are about requests that nobody made
+	if m.ladder.climbed && errors.Is(err, model.ErrRejected) {
+		err = m.ladder.rejected // the others are about requests that nobody made
 	}
-	m.endTurn(protocol.StopError, providerError(err))
+	m.endTurn(protocol.StopError, providerError(m.withRefusals(err)))
 }
 
 // askAgain ends an answer that broke off before any tool call, and reports
@@ -70,7 +77,7 @@ func (m *machine) askAgain(err error) bool {
 	m.trouble.again++
 	m.endMessage(model.StopError)
 	m.publish(protocol.Warning{
-		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1,
+		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1, Attempts: maxAgain + 1,
 		Message: fmt.Sprintf("the answer is asked for again: %v", err),
 	})
 	return true
@@ -86,19 +93,26 @@ func (m *machine) saidNothing() bool {
 // left. What another model refused, before the session's was changed, says
 // nothing about this one.
 func (m *machine) climb(err error) bool {
-	if m.fallbacks.model != m.model().Key() {
+	if m.ladder.model != m.answering().Key() {
 		return true
 	}
 	was := m.repair()
-	next, how := rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen ||
-		len(m.s.Tools) > 0)
+	var next model.Repair
+	var how string
+	if m.s.Run.Terms.OutputSchema != nil && !was.ToldOutput {
+		next, how = was, "with the schema of its answer told in words"
+		next.ToldOutput = true
+	} else {
+		next, how = rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen ||
+			len(m.s.Tools) > 0)
+	}
 	if next == was {
 		return false
 	}
-	if !m.fallbacks.climbed {
-		m.fallbacks.rejected = err
+	if !m.ladder.climbed {
+		m.ladder.rejected = err
 	}
-	m.fallbacks.repair, m.fallbacks.climbed = next, true
+	m.ladder.repair, m.ladder.climbed = next, true
 	m.publish(protocol.Warning{
 		Ref: m.turnRef(), Code: protocol.WarningRequestRepaired,
 		Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err),
@@ -130,16 +144,17 @@ func rung(r model.Repair, has session.Kinds, order, tools bool) (next model.Repa
 // repair is how the next request is put: as the run has found out, or as the
 // session knows of its model.
 func (m *machine) repair() model.Repair {
-	if key := m.model().Key(); m.fallbacks.model != key {
-		m.fallbacks = requestFallbacks{model: key, repair: m.s.Repairs[key]}
+	if key := m.answering().Key(); m.ladder.model != key {
+		m.ladder = requestFallbacks{model: key, repair: m.s.Repairs[key]}
 	}
-	return m.fallbacks.repair
+	return m.ladder.repair
 }
 
 // accepted keeps how the request had to be put for this model.
 func (m *machine) accepted() {
-	if m.fallbacks.climbed && m.fallbacks.repair != m.s.Repairs[m.fallbacks.model] {
-		m.record(session.RequestRepaired{Model: m.fallbacks.model, Repair: m.fallbacks.repair})
+	m.trouble.refusals = nil
+	if m.ladder.climbed && m.ladder.repair != m.s.Repairs[m.ladder.model] {
+		m.record(session.RequestRepaired{Model: m.ladder.model, Repair: m.ladder.repair})
 	}
 }
 

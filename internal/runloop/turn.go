@@ -53,6 +53,9 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall, part *budget
 		}
 		req.Tools, req.Deferred = o.tools, o.deferred
 	}
+	if err := l.tellHooks(ctx, gen, call); err != nil {
+		return err
+	}
 	if l.env.Instructions != nil && !req.Summary {
 		if req.System, err = l.system(ctx, gen, call, o.servers); err != nil {
 			return err
@@ -216,7 +219,7 @@ func (l *loop) callTool(ctx context.Context, w work) {
 		_ = l.post(ctx, toolUpdateIn{gen, u})
 	})
 	res.Attachments = images
-	_ = l.post(context.Background(), toolDoneIn{gen, res})
+	_ = l.post(context.Background(), toolDoneIn{gen, l.afterTool(ctx, gen, inv, res)})
 }
 
 const (

@@ -472,6 +472,9 @@ func (s *Store) keepIndex(state *State, at place, journal *os.File) {
 	})
 }
 
+// placeIndex writes an index and puts it in its place. It does not use regular.Replace: an
+// index may be lost in a crash and is not synced, is written piece by piece, and takes its
+// name only while the session cannot be deleted.
 func (s *Store) placeIndex(state *State, snap snapshot) (err error) {
 	if err := s.lock.Check(); err != nil {
 		return err

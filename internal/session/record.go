@@ -80,7 +80,25 @@ type Input struct {
 	Attachments []model.Attachment `json:"attachments,omitzero"`
 
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"` // of the run that it starts
+	Terms     Terms                 `json:"terms,omitzero"`     // of that run
 }
+
+// Terms are what a prompt asks of the run that it starts. The zero Terms ask nothing.
+type Terms struct {
+	OutputSchema  jsontext.Value `json:"output_schema,omitzero"` // that its answer has to fit
+	MaxCost       int64          `json:"max_cost_nano_usd,omitzero"`
+	MaxModelCalls int            `json:"max_model_calls,omitzero"`
+}
+
+// IsZero reports that nothing is asked.
+func (t Terms) IsZero() bool { return t.OutputSchema == nil && t.MaxCost == 0 && t.MaxModelCalls == 0 }
+
+// CommandOutputSchema is the Command of an Input by which the daemon asks for an answer
+// again that does not fit its schema.
+const CommandOutputSchema = "output_schema"
+
+// CommandOnStop is the Command of an Input that a hook has sent a run back with.
+const CommandOnStop = "on_stop"
 
 // Withdrawn takes back an input that was not delivered yet.
 type Withdrawn struct {
@@ -186,8 +204,10 @@ type ToolsSet struct {
 }
 
 // ModelSet chooses the model that answers; the zero Choice is the daemon's own.
+// Answered is then, in the middle of a run, which one that is: it answers from here on.
 type ModelSet struct {
-	Model model.Choice `json:"model"`
+	Model    model.Choice `json:"model"`
+	Answered model.Choice `json:"answered,omitzero"`
 }
 
 // RequestRepaired says how requests to a model (Key of its Choice) have to be put
@@ -274,6 +294,7 @@ type Compacted struct {
 	Trigger          protocol.Trigger `json:"trigger"`
 	RunID            string           `json:"run_id,omitzero"` // the run that it happened in
 	FixedTokens      int64            `json:"fixed_tokens,omitzero"`
+	TokensAfter      int64            `json:"tokens_after,omitzero"` // 0 in older journals
 
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 
 	"noused/internal/lock"
 	"noused/internal/regular"
@@ -506,7 +505,7 @@ func (s *Store) openActive() (activeLine, error) {
 	if err == nil && size > activeLimit {
 		var line []byte
 		if line, err = json.Marshal(last); err == nil {
-			err = renameio.WriteFile(path, append(line, '\n'), 0o600)
+			err = regular.Replace(path, append(line, '\n'), 0o600)
 		}
 	}
 	if err == nil {

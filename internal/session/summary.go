@@ -290,7 +290,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 	case TitleSet:
 		g.Title = f.Title
 	case ModelSet:
-		g.Model, g.Answered = f.Model, model.Choice{}
+		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:
 		if f.Model != (model.Choice{}) {
 			g.Answered = f.Model

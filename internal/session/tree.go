@@ -54,6 +54,11 @@ type Run struct {
 	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
+	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
+
+	Terms      Terms `json:",omitzero"`
+	Answers    int   `json:",omitzero"` // assistant messages
+	AskedAgain int   `json:",omitzero"` // times that an answer was asked for again that does not fit its schema
 }
 
 // Ended is a run that has ended: what its agent_end said of it.
@@ -222,7 +227,7 @@ func (s *State) apply(r Record) error {
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
-		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
+		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID)}
 		if f.Model != (model.Choice{}) {
 			s.Answered = f.Model
 		}
@@ -258,7 +263,7 @@ func (s *State) applySetting(fact Fact) bool {
 	case ToolsSet:
 		s.Tools, s.ToolsChosen = f.Tools, true
 	case ModelSet:
-		s.Model, s.Answered = f.Model, model.Choice{}
+		s.Model, s.Answered = f.Model, f.Answered
 	case RequestRepaired:
 		if s.Repairs == nil {
 			s.Repairs = map[string]model.Repair{}
@@ -272,8 +277,24 @@ func (s *State) applySetting(fact Fact) bool {
 	return true
 }
 
+// termsOf are those of the prompt that a run is for, which waits until it is delivered.
+func (s *State) termsOf(runID string) Terms {
+	for _, in := range s.Pending {
+		if in.RunID == runID && in.Kind == protocol.KindPrompt {
+			return in.Terms
+		}
+	}
+	return Terms{}
+}
+
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
+	switch of := s.Run != nil && f.RunID == s.Run.ID; {
+	case of && f.Command == CommandOutputSchema:
+		s.Run.AskedAgain++
+	case of && f.Command == CommandOnStop:
+		s.Run.SentBack = true
+	}
 	if s.Title == "" {
 		s.Title = strings.Clone(titleOf(f.Text))
 	}
@@ -285,7 +306,7 @@ func (s *State) applyInput(f Input, at time.Time) {
 			delete(s.keys, k)
 		}
 	}
-	f.Text, f.Attachments = "", nil // nobody asks for them
+	f.Text, f.Attachments, f.Terms = "", nil, Terms{} // nobody asks for them
 	s.keys[f.Key] = Accepted{Input: f, At: at}
 }
 
@@ -313,6 +334,7 @@ func (s *State) applyMessage(f MessageAdded) {
 	case model.Assistant:
 		run.Open, run.Said = MessageStarted{}, Piece{}
 		run.Steps++
+		run.Answers++
 		run.Damaged = false
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
 	case model.Tool:

@@ -24,6 +24,7 @@ import (
 
 	"noused/internal/model/credentials"
 	"noused/internal/regular"
+	"noused/internal/xdg"
 )
 
 // maxConfig is the most bytes that the configuration file may have.
@@ -34,10 +35,7 @@ func ConfigDir(getenv func(string) string) string {
 	if dir := getenv("NOUSED_CONFIG_DIR"); filepath.IsAbs(dir) {
 		return dir
 	}
-	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "noused")
-	}
-	return filepath.Join(getenv("HOME"), ".config", "noused")
+	return filepath.Join(xdg.Config(getenv), "noused")
 }
 
 // SaveModel has config.toml of that folder choose a model, and makes the file where there

@@ -62,7 +62,7 @@ func orphansGone(deadline time.Time) string {
 		if left == "" || time.Now().After(deadline) {
 			return left
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the kernel tells nobody of an adopted process
 	}
 }
 

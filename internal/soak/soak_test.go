@@ -15,9 +15,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
-	"noused/internal/tui/tuitest"
 )
 
 // asSoak makes the test binary the program.
@@ -37,7 +37,7 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the daemon")
 	}
-	noused, err := tuitest.Build(t.TempDir(), "noused")
+	noused, err := daemontest.Build(t.TempDir(), "noused")
 	if err != nil {
 		t.Fatal(err)
 	}

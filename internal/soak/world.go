@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 )
 
@@ -44,10 +45,9 @@ type world struct {
 	sample    *http.Client
 	series    map[string][]float64
 
-	mu     sync.Mutex // guards the process
-	cmd    *exec.Cmd
-	exited chan error
-	log    bytes.Buffer
+	mu      sync.Mutex          // guards the process
+	process *daemontest.Process // nil when none runs
+	log     bytes.Buffer
 }
 
 func newWorld(o options, name, vendor string, r *report) (*world, error) {
@@ -94,60 +94,32 @@ func (w *world) socket() string { return filepath.Join(w.dir, "s") }
 func (w *world) start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	notify := filepath.Join(w.dir, "ready")
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = ready.Close()
-		_ = os.Remove(notify)
-	}()
 	w.log.Reset()
-	w.cmd = exec.Command(w.noused, "--socket", w.socket(), "--state-dir", w.dir+"/state", "--workdir", w.dir+"/work",
+	cmd := exec.Command(w.noused, "--socket", w.socket(), "--state-dir", w.dir+"/state", "--workdir", w.dir+"/work",
 		"--tools-dir", w.dir+"/tools", "--debug-socket", w.dir+"/debug", "--log-level", "warn")
-	w.cmd.Env = []string{
+	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir + "/home", "XDG_CONFIG_HOME=" + w.dir,
-		"XDG_RUNTIME_DIR=" + w.dir, "NOTIFY_SOCKET=" + notify,
+		"XDG_RUNTIME_DIR=" + w.dir,
 	}
-	w.cmd.Stderr = &w.log
-	if err := w.cmd.Start(); err != nil {
-		return err
+	cmd.Stderr = &w.log
+	var err error
+	if w.process, err = daemontest.Run(cmd); err != nil {
+		return fmt.Errorf("the daemon %s: %w\n%s", w.name, err, w.log.Bytes())
 	}
-	w.exited = make(chan error, 1)
-	go func(cmd *exec.Cmd, exited chan error) { // ends with the daemon
-		exited <- cmd.Wait()
-		_ = ready.Close()
-	}(w.cmd, w.exited)
-	_ = ready.SetReadDeadline(time.Now().Add(hang))
-	for buf := make([]byte, 256); ; {
-		n, err := ready.Read(buf)
-		if err != nil {
-			return fmt.Errorf("the daemon %s is not ready: %w\n%s", w.name, err, w.log.Bytes())
-		}
-		if strings.Contains(string(buf[:n]), "READY=1") {
-			return nil
-		}
-	}
+	return nil
 }
 
 // stop ends the daemon with a signal, and sees to it that nothing of it is left.
 func (w *world) stop(sig syscall.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cmd == nil {
+	if w.process == nil {
 		return
 	}
-	_ = w.cmd.Process.Signal(sig)
-	select {
-	case err := <-w.exited:
-		if sig == syscall.SIGTERM && err != nil {
-			w.report.violation("%s: the stop ends with %v\n%s", w.name, err, w.log.Bytes())
-		}
-	case <-time.After(hang):
-		w.report.violation("%s: the daemon does not end", w.name)
+	if err := w.process.End(sig); sig == syscall.SIGTERM && err != nil {
+		w.report.violation("%s: the stop ends with %v\n%s", w.name, err, w.log.Bytes())
 	}
-	w.cmd = nil
+	w.process = nil
 	if left := orphansGone(time.Now().Add(tidy)); left != "" {
 		w.report.violation("%s: left behind: %s", w.name, left)
 	}
@@ -217,7 +189,7 @@ func (w *world) sampling(ctx context.Context, every time.Duration) {
 func (w *world) measure() (map[string]float64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cmd == nil {
+	if w.process == nil {
 		return nil, nil
 	}
 	r, err := w.sample.Get("http://noused/debug/vars")
@@ -232,7 +204,7 @@ func (w *world) measure() (map[string]float64, error) {
 	if err := json.NewDecoder(r.Body).Decode(&vars); err != nil {
 		return nil, err
 	}
-	pid := w.cmd.Process.Pid
+	pid := w.process.Cmd.Process.Pid
 	memory, err := residentMB(pid)
 	if err != nil {
 		return nil, err

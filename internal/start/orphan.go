@@ -97,7 +97,7 @@ func (o Options) stateDir() string {
 	if dir := o.Getenv("NOUSED_STATE_DIR"); filepath.IsAbs(dir) {
 		return dir
 	}
-	return filepath.Dir(detach.LogDir(o.Getenv, o.home()))
+	return filepath.Dir(detach.LogDir(o.Getenv))
 }
 
 // stopUnreached ends a daemon that holds the lock of the socket though nobody

@@ -9,7 +9,6 @@
 package start
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -30,6 +28,7 @@ import (
 	"noused/internal/detach"
 	"noused/internal/protocol"
 	"noused/internal/trust"
+	"noused/internal/xdg"
 )
 
 // Patience is how long nous waits for a daemon to start.
@@ -125,20 +124,10 @@ func (o Options) start(ctx context.Context) (Started, error) {
 
 // LogPath is the log of a daemon that nous has started.
 func (o Options) LogPath() string {
-	return filepath.Join(detach.LogDir(o.Getenv, o.home()), detach.LogName(o.Socket, o.defaultSocket()))
+	return filepath.Join(detach.LogDir(o.Getenv), detach.LogName(o.Socket, o.defaultSocket()))
 }
 
 func (o Options) defaultSocket() string { return protocol.DefaultSocket(o.Getenv) }
-
-func (o Options) home() string {
-	if home := o.Getenv("HOME"); home != "" {
-		return home
-	}
-	if u, err := user.Current(); err == nil {
-		return cmp.Or(u.HomeDir, "/")
-	}
-	return "/"
-}
 
 // Find returns the path of noused: beside this program, or else where PATH has it. One
 // that is in another user's hands is an error.
@@ -274,8 +263,8 @@ func (o Options) command(program string) *exec.Cmd {
 		cmd.Args = append(cmd.Args, "--socket", o.Socket)
 	}
 	cmd.Dir = "/"
-	if info, err := os.Stat(o.home()); err == nil && info.IsDir() {
-		cmd.Dir = o.home()
+	if info, err := os.Stat(xdg.Home(o.Getenv)); err == nil && info.IsDir() {
+		cmd.Dir = xdg.Home(o.Getenv)
 	}
 	cmd.Env = append(detach.Environ(os.Environ()), "PWD="+cmd.Dir, detach.ReadyAt(3))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // M runs a package's tests in a home of their own: HOME and every XDG folder are
@@ -64,7 +65,7 @@ var (
 			panic(err)
 		}
 		path := filepath.Join(dir, "self.test")
-		cmd := exec.Command("go", "test", "-c", "-o", path, ".")
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", path, ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %s", err, out))
@@ -194,5 +195,20 @@ func AsRoot(t testing.TB) {
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root can do this: sudo make root")
+	}
+}
+
+// Until waits until something is so that nothing announces: what a process of another's
+// has come to, or what a server keeps. After five minutes it ends the test. What has an
+// event, a channel or a line in a log is waited for there.
+func Until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	const patience = 5 * time.Minute
+	next := time.NewTicker(2 * time.Millisecond)
+	defer next.Stop()
+	for deadline := time.Now().Add(patience); !is(); <-next.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s it is still not so: %s", patience, what)
+		}
 	}
 }

@@ -48,22 +48,22 @@ func (h *hand) asks(command string) {
 		Scope: protocol.Scope{SessionID: h.state.SessionID},
 		Text:  outside(h.t, command), Wait: new(bool),
 	})
-	h.sees("Allow bash to run this?", command)
+	h.sees("Allow bash to run OUTSIDE", command)
 }
 
-// A question takes nothing of what is being typed, is answered with a key once one
+// An approval takes nothing of what is being typed, is answered with a key once one
 // has turned to it, and the input keeps what was typed.
-func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
+func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	h.write("half a sent")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer",
-		"F5 to answer")
+		"F5 answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
-	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
-		t.Fatalf("got %q in the input, want %q: the question took keys", got, want)
+	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
+		t.Fatalf("got %q in the input, want %q: the approval took keys", got, want)
 	}
 	if len(h.state.PendingApprovals) != 1 || h.answeredHere != "" {
 		t.Fatal("answered by typing")
@@ -74,7 +74,7 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 		t.Fatal("answered by Enter or a paste")
 	}
 	h.press("esc")
-	if h.question.Focused() || !h.running() || len(h.unsent) > 0 {
+	if h.approval.Focused() || !h.running() || len(h.unsent) > 0 {
 		t.Fatal("Esc is to go back to the input, no more")
 	}
 	h.press("f5")
@@ -84,30 +84,30 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
 		t.Error(err)
 	}
-	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
+	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
 		t.Errorf("got %q in the input, want what was typed", got)
 	}
-	if h.question.ID() != "" || strings.Contains(h.screen(), "Allow bash to run this?") {
-		t.Error("the question is still there")
+	if h.approval.ID() != "" || strings.Contains(h.screen(), "Allow bash to run OUTSIDE") {
+		t.Error("the approval is still there")
 	}
 }
 
-// With nothing in the input the question's keys answer it at once, but not one that was
+// With nothing in the input the approval's keys answer it at once, but not one that was
 // meant for what stood there before. A lone y is no answer, and no message either.
-func TestAQuestionIsAnsweredFromTheEmptyInput(t *testing.T) {
+func TestAApprovalIsAnsweredFromTheEmptyInput(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
-	if h.question.Takes("o", time.Now().Add(-time.Minute)) {
-		t.Error("a question that comes up under somebody's fingers takes their key")
+	if h.approval.Takes("o", time.Now().Add(-time.Minute)) {
+		t.Error("an approval that comes up under somebody's fingers takes their key")
 	}
 	h.write("y")
 	h.press("enter")
 	h.sees("has keys of its own")
-	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.empty() {
+	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.Empty() {
 		t.Fatal("a lone y has gone somewhere")
 	}
-	h.until("the question has settled", func() bool { return h.question.Takes("o", time.Now()) })
+	h.until("the approval has settled", func() bool { return h.approval.Takes("o", time.Now()) })
 	h.write("o")
 	h.until("the end of the run", func() bool { return !h.running() })
 	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
@@ -115,16 +115,16 @@ func TestAQuestionIsAnsweredFromTheEmptyInput(t *testing.T) {
 	}
 }
 
-// A question that comes while one looks for a text takes none of that text, is
+// An approval that comes while one looks for a text takes none of that text, is
 // answered with its keys, and the search goes on.
-func TestAQuestionIsAnsweredWhileOneLooksForAText(t *testing.T) {
+func TestAApprovalIsAnsweredWhileOneLooksForAText(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	h.press("ctrl+f")
 	h.write("out")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.write("side o")
-	h.sees("find: outside o", "of", "Allow bash to run this?")
+	h.sees("find: outside o", "of", "Allow bash to run OUTSIDE")
 	if h.answeredHere != "" {
 		t.Fatal("answered by what was looked for")
 	}
@@ -137,12 +137,12 @@ func TestAQuestionIsAnsweredWhileOneLooksForAText(t *testing.T) {
 	h.write("f")
 	h.sees("find: outside of")
 	h.press("esc")
-	if h.find != nil || h.question.Focused() {
+	if h.find != nil || h.approval.Focused() {
 		t.Error("Esc is to end the search")
 	}
 }
 
-// A screen that is opened while a question waits shows the call as one that waits,
+// A screen that is opened while an approval waits shows the call as one that waits,
 // as the screens do that were there when it was asked.
 func TestACallThatAsksDoesNotRunOnAScreenOpenedLater(t *testing.T) {
 	d := startNoused(t, "")
@@ -150,11 +150,11 @@ func TestACallThatAsksDoesNotRunOnAScreenOpenedLater(t *testing.T) {
 	h.asks("id -un")
 	h.sees("id -un  waiting")
 	late := useDaemon(t, d.Socket)
-	late.sees("Allow bash to run this?", "id -un  waiting")
+	late.sees("Allow bash to run OUTSIDE", "id -un  waiting")
 	late.until("rest", func() bool { return !late.ticking })
 }
 
-// The reason of a denial is typed where the question is, and the model reads it.
+// The reason of a denial is typed where the approval is, and the model reads it.
 func TestADenialWithAReason(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	h.asks("touch not-made")
@@ -170,28 +170,28 @@ func TestADenialWithAReason(t *testing.T) {
 	}
 }
 
-// Of two screens one answers; on the other the question goes away, and it says who
+// Of two screens one answers; on the other the approval goes away, and it says who
 // has answered. A key that was meant for it goes nowhere else.
-func TestAQuestionThatAnotherScreenAnswers(t *testing.T) {
+func TestAApprovalThatAnotherScreenAnswers(t *testing.T) {
 	d := startNoused(t, "")
 	one, two := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
 	one.asks("echo of both")
-	two.sees("Allow bash to run this?", "echo of both")
+	two.sees("Allow bash to run OUTSIDE", "echo of both")
 	two.press("f5")
 	one.press("f5")
 	one.write("d")
-	two.until("no question", func() bool { return two.question.ID() == "" })
+	two.until("no approval", func() bool { return two.approval.ID() == "" })
 	two.sees(fmt.Sprintf("approval: denied by %s, process %d", comm(t), os.Getpid()))
-	if two.question.Focused() {
-		t.Error("a question that is gone has the keys")
+	if two.approval.Focused() {
+		t.Error("an approval that is gone has the keys")
 	}
 	one.until("the end of the run", func() bool { return !one.running() })
 	two.until("the end of the run", func() bool { return !two.running() })
 	// The next one has to be turned to anew.
 	two.asks("echo the next")
 	two.write("o")
-	if two.answeredHere != "" || two.input.text() != "o" {
-		t.Error("a key that was meant for another question has answered this one")
+	if two.answeredHere != "" || two.input.Text() != "o" {
+		t.Error("a key that was meant for another approval has answered this one")
 	}
 }
 
@@ -204,8 +204,8 @@ func comm(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
-// A question waits over the end of the daemon, and is there for who comes later.
-func TestAQuestionOverTheDaemonsEnd(t *testing.T) {
+// An approval waits over the end of the daemon, and is there for who comes later.
+func TestAApprovalOverTheDaemonsEnd(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	h.asks("echo after all")
@@ -213,22 +213,22 @@ func TestAQuestionOverTheDaemonsEnd(t *testing.T) {
 	h.sees("the daemon is gone")
 	h.press("f5")
 	h.write("o")
-	h.sees("the question is not answered")
+	h.sees("the approval is not answered")
 	d.Start()
-	h.sees("the daemon was restarted", "Allow bash to run this?", "echo after all")
+	h.sees("the daemon was restarted", "Allow bash to run OUTSIDE", "echo after all")
 	later := useDaemon(t, d.Socket)
-	later.sees("Allow bash to run this?", "echo after all")
-	if !later.question.Focused() {
+	later.sees("Allow bash to run OUTSIDE", "echo after all")
+	if !later.approval.Focused() {
 		later.press("f5")
 	}
 	later.write("o")
-	h.until("the end of the run", func() bool { return !h.running() && h.question.ID() == "" })
+	h.until("the end of the run", func() bool { return !h.running() && h.approval.ID() == "" })
 	h.sees("after all")
 }
 
-// Questions of other sessions are counted in the status line, and one key leads
+// Approvals of other sessions are counted in the status line, and one key leads
 // from each to the next.
-func TestQuestionsElsewhere(t *testing.T) {
+func TestApprovalsElsewhere(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	off := false
@@ -241,21 +241,21 @@ func TestQuestionsElsewhere(t *testing.T) {
 		})
 		others = append(others, id)
 	}
-	h.sees("2 questions elsewhere")
+	h.sees("2 approvals elsewhere")
 	first := h.state.PendingApprovals[0].SessionID
 	h.press("f6")
 	h.until("the first", func() bool { return h.state.SessionID == first })
-	h.sees("Allow bash to run this?", "1 question elsewhere")
+	h.sees("Allow bash to run OUTSIDE", "1 approval elsewhere")
 	h.press("f6")
 	h.until("the second", func() bool { return h.state.SessionID != first && h.goal == nil })
-	h.sees("1 question elsewhere")
+	h.sees("1 approval elsewhere")
 	if h.state.SessionID != others[0] && h.state.SessionID != others[1] {
 		t.Errorf("F6 leads to %s", h.state.SessionID)
 	}
 }
 
-// A question is answered in the preview of the board.
-func TestAQuestionIsAnsweredOnTheBoard(t *testing.T) {
+// An approval is answered in the preview of the board.
+func TestAApprovalIsAnsweredOnTheBoard(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	off := false
@@ -268,7 +268,7 @@ func TestAQuestionIsAnsweredOnTheBoard(t *testing.T) {
 	})
 	h.sees("1 needs you", "waits for approval")
 	h.write("other")
-	h.sees("Allow bash to run this?", "echo from the board", "F5 answer")
+	h.sees("Allow bash to run OUTSIDE", "echo from the board", "F5 answer")
 	h.press("f5")
 	h.write("o")
 	h.until("the answer", func() bool { return len(h.state.PendingApprovals) == 0 })
@@ -283,21 +283,27 @@ func TestTheApprovalModeIsSetAndSeen(t *testing.T) {
 	if strings.Contains(h.screen(), "approvals:") {
 		t.Error("the mode is told where it is the usual one")
 	}
-	h.write("/approvals deny")
+	h.write("/set-approval-mode deny")
 	h.press("enter")
 	h.sees("what would be asked is denied", "approvals:deny")
-	h.write("/approvals ask")
+	h.write("/set-approval-mode ask")
 	h.press("enter")
 	h.until("the usual mode", func() bool { return !strings.Contains(h.screen(), "approvals:deny") })
-	h.write("/approvals never")
+	h.write("/set-approval-mode never")
 	h.press("enter")
 	h.sees("want one of ask, auto, deny")
+	h.write("/approvals auto")
+	h.press("enter")
+	h.sees("/approvals lists what waits", "want /set-approval-mode auto")
+	h.write("/approvals")
+	h.press("enter")
+	h.sees("no approval waits")
 }
 
 var update = flag.Bool("update", false, "write the screens of testdata anew")
 
-// questioned is a screen without a daemon that shows a session with a question.
-func questioned(t *testing.T, a protocol.Approval, width, height int) *hand {
+// waiting is a screen without a daemon that shows a session with an approval.
+func waiting(t *testing.T, a protocol.Approval, width, height int) *hand {
 	t.Helper()
 	h := use(t, filepath.Join(t.TempDir(), "nobody"))
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -322,7 +328,7 @@ func options(pattern string) []protocol.ApprovalOption {
 	}
 }
 
-func TestScreensOfQuestions(t *testing.T) {
+func TestScreensOfApprovals(t *testing.T) {
 	edit := "@@ -3,4 +3,5 @@\n      3\tfunc main() {\n-     4\t\tfmt.Println(\"hello\")\n+     4\t\tlog.SetFlags(0)\n+  " +
 		"   5\t\tlog.Println(\"hello\")\n      6\t}"
 	for name, a := range map[string]protocol.Approval{
@@ -351,7 +357,7 @@ func TestScreensOfQuestions(t *testing.T) {
 	} {
 		for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
 			t.Run(fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), func(t *testing.T) {
-				got := questioned(t, a, size[0], size[1]).screen() + "\n"
+				got := waiting(t, a, size[0], size[1]).screen() + "\n"
 				golden(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), got)
 			})
 		}
@@ -361,7 +367,7 @@ func TestScreensOfQuestions(t *testing.T) {
 // golden compares a screen with the one that is kept.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", "questions", name+".txt")
+	path := filepath.Join("testdata", "approvals", name+".txt")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -378,7 +384,7 @@ func golden(t *testing.T, name, got string) {
 
 // Whatever a command holds is on the screen as what runs, if one scrolls, and
 // nothing of it drives the terminal.
-func TestHostileQuestions(t *testing.T) {
+func TestHostileApprovals(t *testing.T) {
 	var diff strings.Builder
 	for i := range 10_000 {
 		fmt.Fprintf(&diff, "+%6d\tline %d of it\n", i+1, i+1)
@@ -425,7 +431,7 @@ func TestHostileQuestions(t *testing.T) {
 	} {
 		for _, size := range [][2]int{{120, 40}, {40, 12}} {
 			t.Run(fmt.Sprintf("%s %dx%d", name, size[0], size[1]), func(t *testing.T) {
-				h := questioned(t, c.asked, size[0], size[1])
+				h := waiting(t, c.asked, size[0], size[1])
 				h.press("f5", "home")
 				seen := whole(h)
 				for _, want := range c.want {
@@ -438,11 +444,11 @@ func TestHostileQuestions(t *testing.T) {
 	}
 }
 
-// whole is all that can be scrolled to in a question, without white space and what
+// whole is all that can be scrolled to in an approval, without white space and what
 // marks a line that goes on.
 func whole(h *hand) string {
 	var all []string
-	look := func() []string { return h.question.View(h.width, h.height*3/4, "F5") }
+	look := func() []string { return h.approval.View(h.width, h.height*3/4, "F5") }
 	lines := look()
 	all = append(all, lines[0])
 	for last := ""; lines[0] != last; lines = look() {
@@ -465,17 +471,18 @@ func whole(h *hand) string {
 	return unwrapped(strings.Join(all, ""))
 }
 
-// Line by line a question is said in full, and answered by a command.
-func TestAQuestionInPlainMode(t *testing.T) {
+// Line by line an approval is said in full, and answered by a command.
+func TestAApprovalInPlainMode(t *testing.T) {
 	d := startNoused(t, "")
 	k := talk(t, d.Socket)
 	k.types("/approve")
 	k.hears("nothing waits for an answer")
 	k.types(" " + outside(t, "echo aloud"))
-	k.hears("Allow bash to run this?\n  echo aloud\n", "reason: the sandbox has refused it\n",
+	k.hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo aloud\n",
+		"reason: the sandbox has refused it\n",
 		"rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
-	k.hears("this question takes once")
+	k.hears("this approval takes once")
 	k.types("/deny not today")
 	k.hears("approval: denied by", "the run is completed")
 	k.types(" " + outside(t, "echo again"))
@@ -485,21 +492,21 @@ func TestAQuestionInPlainMode(t *testing.T) {
 	// Who comes later hears it, too.
 	k.types(" " + outside(t, "echo for later"))
 	k.hears("  echo for later\n")
-	talk(t, d.Socket).hears("Allow bash to run this?\n  echo for later\n")
+	talk(t, d.Socket).hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo for later\n")
 }
 
-// Nothing of questions appears with a core that asks none.
+// Nothing of approvals appears with a core that asks none.
 func TestAnOlderCoreAsksNothing(t *testing.T) {
 	h := useDaemon(t, tuitest.StartOldCore(t, tuitest.Habits{}).Socket)
 	h.sees("older one")
-	if screen := h.screen(); strings.Contains(screen, "approvals") || strings.Contains(screen, "question") {
-		t.Errorf("the screen speaks of questions:\n%s", screen)
+	if screen := h.screen(); strings.Contains(screen, "approvals") || strings.Contains(screen, "approval") {
+		t.Errorf("the screen speaks of approvals:\n%s", screen)
 	}
 	h.press("f5")
 	h.sees("nothing waits for an answer here")
 	h.press("f6")
-	h.sees("no other session has a question")
-	h.write("/approvals auto")
+	h.sees("no other session has an approval")
+	h.write("/set-approval-mode auto")
 	h.press("enter")
 	h.sees("does not know how to ask")
 }
@@ -515,10 +522,12 @@ func TestAnEditThatAsks(t *testing.T) {
 	}
 	h.write(` !edit {"path":"notes","old_text":"A()","new_text":"B()"}`)
 	h.press("enter")
-	h.sees("Allow this edit of notes?", "func B() {}", "the call in full:", `"new_text": "B()"`, "waits for your answer")
+	h.sees("Allow this edit of notes?", "func B() {}", "j shows the call as JSON", "waits for your answer")
 	h.press("f5")
+	h.write("j")
+	h.sees(`"new_text": "B()"`)
 	h.write("o")
-	h.until("the end of the run", func() bool { return !h.running() && h.question.ID() == "" })
+	h.until("the end of the run", func() bool { return !h.running() && h.approval.ID() == "" })
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func B()") {
 		t.Errorf("allowed, and the file is %s %v", text, err)
 	}

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 	"time"
+
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"noused/internal/alert"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -20,19 +22,18 @@ import (
 const (
 	burst      = 2 * time.Second // what happens within it is told at once
 	maxVisited = 256             // sessions whose runs are reported
-	maxRuns    = 4096            // whose beginning is remembered
 )
 
 // attention is what the user is told while looking elsewhere, and what the daemon
 // hears what the user has looked at.
 type attention struct {
-	unseen  bool                 // a run has ended here, or the session was opened, since it was marked as read
-	visited map[string]string    // titles of the sessions that this screen has shown, by key
-	began   map[string]time.Time // the runs that go on
-	session string               // the one reported last
-	message string               // of it; "" once the user has looked
-	count   int                  // of what is told with it
-	waiting bool                 // it is told when the burst is over
+	unseen  bool              // a run has ended here, or the session was opened, since it was marked as read
+	visited map[string]string // titles of the sessions that this screen has shown, by key
+	runs    alert.Watch       // of every session
+	session string            // the one reported last
+	message string            // of it; "" once the user has looked
+	count   int               // of what is told with it
+	waiting bool              // it is told when the burst is over
 }
 
 // happened is an event of any session, for attention; unheard says that some may
@@ -53,13 +54,14 @@ type (
 func (m *model) markRead() {
 	a := &m.attention
 	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil ||
-		refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
+		slash.Refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
 		return
 	}
 	a.unseen = false
 	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		_, _ = ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.scope()}) // the next run's end asks again
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		// Where it fails the next run's end asks again.
+		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()})
 		return nil
 	})
 }
@@ -81,27 +83,27 @@ func (m *model) visit() {
 
 // watch has runs told that begin, end, ask or are answered, in any session of a
 // daemon, until the program ends.
-func (m *model) watch(at *site) {
+func (ds *daemons) watch(at *site) {
 	if at.watched {
 		return
 	}
 	at.watched = true
-	several := len(m.sites) > 1
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	several := len(ds.sites) > 1
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		s := follow.NewStream(at.opts.Daemon,
 			follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
 		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
 			case follow.Connected, follow.Gap: // what was before is not told
-				m.jobs.send(unheard{at})
+				ds.jobs.Send(unheard{at})
 			case follow.Line:
 				if tells(h.Event.Event) {
-					m.jobs.send(happened{h.Event, at})
+					ds.jobs.Send(happened{h.Event, at})
 				}
 			case follow.Disconnected:
 				if several {
-					m.jobs.send(away{at, h.Err})
+					ds.jobs.Send(away{at, h.Err})
 				}
 			}
 		})
@@ -109,39 +111,34 @@ func (m *model) watch(at *site) {
 	})
 }
 
-// tells tells whether an event is for happened.
+// tells reports whether an event is for happened.
 func tells(ev protocol.Event) bool {
-	switch e := ev.(type) {
-	case protocol.AgentStart, protocol.AgentEnd:
-		return true
-	case protocol.Status:
-		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved ||
-			e.Code == protocol.StatusModelMissing
-	}
-	return false
+	status, ok := ev.(protocol.Status)
+	return alert.Concerns(ev) || ok && status.Code == protocol.StatusApprovalResolved
 }
 
-// happened has the questions of other sessions counted anew, and reports what the
+// happened has the approvals of other sessions counted anew, and reports what the
 // user wants to learn of, at the end of the burst.
 func (m *model) happened(h happened) {
 	ev := h.Event
 	m.happenedAt(h.site, ev.Event)
-	if !m.config.notify.bell && !m.config.notify.osc {
+	if !m.config.Notify.Bell && !m.config.Notify.OSC {
 		return
 	}
 	a := &m.attention
-	event, message := a.word(ev, m.key(h.site, ""), m.config.notify)
+	run := m.key(h.site, "") + ev.Where().RunID
+	said, ok := a.runs.See(run, ev.Event, ev.At, alert.Wish{On: m.config.Notify.On, After: m.config.Notify.After})
 	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
-	if event == "" || m.focused && m.reports || !visited && m.shownBoard() == nil {
+	if !ok || m.focused && m.reports || !visited && m.shownBoard() == nil {
 		return
 	}
-	a.session, a.message = id, cell.Line(message, 200)
+	a.session, a.message = id, cell.Line(said.Message, 200)
 	a.count++
 	if !a.waiting {
 		a.waiting = true
-		m.jobs.start(func(ctx context.Context) tea.Msg {
-			if !pause(ctx, burst) {
+		m.jobs.Start(func(ctx context.Context) tea.Msg {
+			if !jobs.Pause(ctx, burst) {
 				return nil
 			}
 			return burstOver{}
@@ -167,41 +164,6 @@ func (m *model) alert() string {
 	return cell.Line(cmp.Or(title, id), 60) + ": " + a.message
 }
 
-// word is the notification of an event of a site; "" is none.
-func (a *attention) word(ev follow.Event, site string, n notify) (event, message string) {
-	switch e := ev.Event.(type) {
-	case protocol.AgentStart:
-		if len(a.began) >= maxRuns {
-			clear(a.began)
-		}
-		if a.began == nil {
-			a.began = map[string]time.Time{}
-		}
-		a.began[site+e.RunID] = ev.At
-	case protocol.Status:
-		if e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusModelMissing {
-			event, message = "approval", e.Message
-		}
-	case protocol.AgentEnd:
-		start, known := a.began[site+e.RunID]
-		delete(a.began, site+e.RunID)
-		switch {
-		case known && ev.At.Sub(start) < n.after: // else it is older than this screen
-		case e.StopReason == protocol.StopCompleted:
-			event, message = "run_end", "done"
-		case e.StopReason == protocol.StopError:
-			event, message = "run_error", "failed"
-			if e.Error != nil {
-				message += ": " + e.Error.Message
-			}
-		}
-	}
-	if !slices.Contains(n.on, event) {
-		return "", ""
-	}
-	return event, message
-}
-
 // ring rings the terminal, unless the user has looked meanwhile.
 func (m *model) ring() tea.Cmd {
 	a := &m.attention
@@ -215,11 +177,11 @@ func (m *model) ring() tea.Cmd {
 		text = fmt.Sprintf("%s (and %d more)", text, n-1)
 	}
 	out := ""
-	if m.config.notify.osc {
+	if m.config.Notify.OSC {
 		body := strings.ReplaceAll(text, ";", ",")
 		out += "\x1b]9;nous: " + body + "\x1b\\" + "\x1b]777;notify;nous;" + body + "\x1b\\"
 	}
-	if m.config.notify.bell {
+	if m.config.Notify.Bell {
 		out += "\a"
 	}
 	if out == "" {
@@ -227,9 +189,6 @@ func (m *model) ring() tea.Cmd {
 	}
 	return tea.Raw(out)
 }
-
-// titled writes a sequence while nothing draws.
-func (m *model) titled(sequence string) { _, _ = io.WriteString(m.opts.output(), sequence) }
 
 // lookedAt notes that the user looks at the terminal, or does not any more.
 func (m *model) lookedAt(yes bool) {
@@ -247,9 +206,36 @@ func (m *model) windowTitle() string {
 	case m.shownBoard() != nil:
 		return "nous: board"
 	case m.known:
-		return cell.Truncate("nous: "+m.title(), 60)
+		return cell.Truncate("nous: "+m.title(), 48) + m.titleState()
 	}
 	return "nous"
+}
+
+// progress is what the terminal's tab or task bar shows of the run (OSC 9;4), where the
+// terminal is one that takes it: nil is nothing. bubbletea takes it away at the end.
+func (m *model) progress() *tea.ProgressBar {
+	switch {
+	case !m.showsProgress || m.offline != nil:
+		return nil
+	case m.approval.ID() != "":
+		return tea.NewProgressBar(tea.ProgressBarWarning, 100)
+	case m.running():
+		return tea.NewProgressBar(tea.ProgressBarIndeterminate, 0)
+	}
+	return nil
+}
+
+// titleState is what the session does, in the window's title.
+func (m *model) titleState() string {
+	switch {
+	case m.offline != nil:
+		return " (no connection)"
+	case m.approval.ID() != "":
+		return " (needs you)"
+	case m.running():
+		return " (running)"
+	}
+	return ""
 }
 
 // The terminal keeps its title aside while nous has it (XTWINOPS).

@@ -28,11 +28,11 @@ func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
 	h.sees("Up takes the newest back")
 	h.press("up", "up")
 	h.until("the steer in the input", func() bool {
-		return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1
+		return h.input.Text() == "first of all" && len(h.state.Queued.Inputs) == 1
 	})
 	h.press("ctrl+c", "up")
 	h.until("the follow-up in the input", func() bool {
-		return h.input.text() == "after that" && len(h.state.Queued.Inputs) == 0
+		return h.input.Text() == "after that" && len(h.state.Queued.Inputs) == 0
 	})
 	release()
 	h.until("end of the run", func() bool { return !h.running() })
@@ -40,7 +40,7 @@ func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
 		t.Errorf("what was taken back is said all the same:\n%s", h.screen())
 	}
 	h.press("ctrl+c", "up")
-	if got := h.input.text(); got != "after that" {
+	if got := h.input.Text(); got != "after that" {
 		t.Errorf("Up brings %q, want the history where nothing waits", got)
 	}
 }
@@ -53,13 +53,13 @@ func TestAnOlderCoreGivesNoQueuedTextBack(t *testing.T) {
 	h.state.PendingCounts.Steer = 1 // for a moment only, as such a core delivers at once
 	h.press("up")
 	h.sees("does not know how to take a queued text back")
-	if got := h.input.text(); got != "hold on" {
+	if got := h.input.Text(); got != "hold on" {
 		t.Errorf("Up brings %q, want the history", got)
 	}
 }
 
-// Esc twice goes back to before the last message, in a session of its own, with
-// its text in the input; the session that it was said in stays as it is.
+// Esc twice puts the last message into the input. A branch from before it is made when that
+// is sent, and called by it; the session that it was said in stays as it is.
 func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	first := h.state.SessionID
@@ -76,26 +76,27 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 		t.Fatal("a key came between the two")
 	}
 	h.press("esc")
-	h.until("the branch", func() bool { return h.state.SessionID != first && h.goal == nil })
-	h.reads("this is a branch of " + first)
-	h.until("its title", func() bool { return h.state.Title == "alpha (2)" })
-	if got := h.input.text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 ||
-		!strings.Contains(h.screen(), "alpha") {
-		t.Errorf("got %q in the input and\n%s", got, h.screen())
+	h.until("the text in the input", func() bool { return h.input.Text() == "beta" && len(h.working) == 0 })
+	h.sees("sends this in a branch from before the last message")
+	sessions := func() int {
+		return len(beside(h, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions)
 	}
-	h.write("s")
-	h.press("enter")
-	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && strings.Count(h.screen(), "betas") >= 2 })
+	if n := sessions(); n != 1 || h.state.SessionID != first {
+		t.Fatalf("%d sessions though nothing was sent", n)
+	}
+	h.press("esc")
+	if h.rewrite != nil || !h.input.Empty() || sessions() != 1 {
+		t.Fatal("Esc is to leave all as it is")
+	}
 	h.press("esc", "esc")
-	h.until("betas in the input", func() bool { return h.input.text() == "betas" })
-	second := h.state.SessionID
-	h.until("the second branch", func() bool {
-		return h.goal == nil && h.state.SessionID != second && h.state.Title == "alpha (3)"
+	h.until("the text in the input again", func() bool { return h.input.Text() == "beta" && len(h.working) == 0 })
+	h.write("s are better")
+	h.press("enter")
+	h.until("the answer in the branch", func() bool {
+		return h.state.SessionID != first && h.goal == nil && !h.running() && len(h.unsent) == 0 &&
+			strings.Count(h.screen(), "betas are better") >= 2 && strings.Contains(h.screen(), "alpha")
 	})
-	h.press("ctrl+c", "esc", "esc")
-	h.until("the first message", func() bool {
-		return h.input.text() == "alpha" && h.goal == nil && !strings.Contains(h.screen(), "❯ alpha")
-	})
+	h.until("its title", func() bool { return h.state.Title == "betas are better" })
 	h.press("ctrl+c")
 	h.write("/switch " + first)
 	h.press("enter")
@@ -107,7 +108,7 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	h.press("ctrl+p")
-	h.sees("Commands", "Ctrl+O")
+	h.sees("Commands", "/new")
 	h.write("stees one")
 	h.press("ctrl+c", "ctrl+p")
 	h.write("steers")
@@ -118,7 +119,7 @@ func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {
 	h.write("summarise")
 	h.sees("/compact")
 	h.press("enter")
-	if got := h.input.text(); h.over != nil || got != "/compact " {
+	if got := h.input.Text(); h.over != nil || got != "/compact " {
 		t.Errorf("got %q in the input, want the command that takes an argument", got)
 	}
 	h.press("ctrl+c")

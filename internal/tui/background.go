@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 )
 
@@ -22,8 +25,8 @@ type background struct {
 type noBackground struct{}
 
 // askBackground asks the terminal.
-func (m *model) askBackground() tea.Cmd {
-	m.background.asked = time.Now()
+func (dev *device) askBackground() tea.Cmd {
+	dev.background.asked = time.Now()
 	return tea.RequestBackgroundColor
 }
 
@@ -31,7 +34,7 @@ func (m *model) askBackground() tea.Cmd {
 // for an open answer.
 func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 	switch msg.(type) {
-	case tea.QuitMsg, stopped:
+	case tea.QuitMsg, terminal.Stopped:
 	default:
 		return msg
 	}
@@ -43,8 +46,8 @@ func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 	if _, ends := b.then.(tea.QuitMsg); !ends { // which a suspension does not replace
 		b.then = msg
 	}
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, left) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, left) {
 			return nil
 		}
 		return noBackground{}
@@ -53,9 +56,9 @@ func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 }
 
 // backgroundAnswered goes on with what waited for the answer.
-func (m *model) backgroundAnswered() tea.Cmd {
-	then := m.background.then
-	m.background = background{}
+func (dev *device) backgroundAnswered() tea.Cmd {
+	then := dev.background.then
+	dev.background = background{}
 	if then == nil {
 		return nil
 	}

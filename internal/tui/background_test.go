@@ -7,10 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 )
 
-// The terminal's answer to a question of nous must not reach the shell that nous leaves
+// The terminal's answer to an approval of nous must not reach the shell that nous leaves
 // the terminal to. A terminal that never answers keeps nobody.
 func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 	for _, c := range []struct {
@@ -21,14 +24,15 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 		another tea.Msg // that comes while leave waits
 	}{
 		{"quit", true, tea.QuitMsg{}, 0, nil},
-		{"suspend", true, stopped{}, 0, nil},
-		{"quit and suspend", true, tea.QuitMsg{}, 0, stopped{}},
+		{"suspend", true, terminal.Stopped{}, 0, nil},
+		{"quit and suspend", true, tea.QuitMsg{}, 0, terminal.Stopped{}},
 		{"a terminal that never answers", false, tea.QuitMsg{}, answerPatience, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				msgs := make(chan tea.Msg, 2)
-				m := &model{dark: true, jobs: &jobs{ctx: context.Background(), send: func(msg tea.Msg) { msgs <- msg }}}
+				j := &jobs.Jobs{Ctx: context.Background(), Send: func(msg tea.Msg) { msgs <- msg }}
+				m := &model{outbox: outbox{daemons: daemons{jobs: j}}, appearance: appearance{dark: true}}
 				if got := m.hold(m, c.leave); got != c.leave {
 					t.Fatalf("nothing was asked: got %#v", got)
 				}
@@ -50,7 +54,7 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 				if took := time.Since(begun); took != c.took {
 					t.Errorf("got %s, want %s", took, c.took)
 				}
-				m.jobs.wg.Wait()
+				m.jobs.WG.Wait()
 				if m.update(noBackground{}) != nil {
 					t.Error("a patience that ends after the answer does something")
 				}

@@ -3,13 +3,14 @@ package tui
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -21,8 +22,6 @@ import (
 )
 
 const (
-	boardPage  = 1000                    // sessions of one list_sessions
-	boardPages = maxSessions / boardPage // at most, of all daemons together
 	// relistEvery is how often all is listed again: no event reports a session
 	// that was made or deleted. The ages are renewed with it.
 	relistEvery = 30 * time.Second
@@ -74,8 +73,8 @@ type boardTold func()
 
 // openBoard shows the board over the conversation.
 func (m *model) openBoard() {
-	ctx, cancel := context.WithCancel(m.jobs.ctx)
-	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
+	ctx, cancel := context.WithCancel(m.jobs.Ctx)
+	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
 	several := len(m.sites) > 1
 	look := board.Look{Theme: m.theme, Home: m.opts.home(), Here: m.state.Workdir, Key: key}
 	if several {
@@ -93,14 +92,14 @@ func (m *model) openBoard() {
 		if s != m.site || m.known {
 			v.list(d) // to be seen at once; once events come, all is listed again
 		}
-		m.jobs.start(func(context.Context) tea.Msg {
+		m.jobs.Start(func(context.Context) tea.Msg {
 			v.feed.pump(ctx, i, several, follow.NewStream(s.opts.Daemon,
 				follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
 			return nil
 		})
 	}
-	m.jobs.start(func(context.Context) tea.Msg {
-		v.feed.wake(ctx, func() { m.jobs.send(boardTold(v.woke)) }, func() { m.jobs.send(boardTold(v.ticked)) })
+	m.jobs.Start(func(context.Context) tea.Msg {
+		v.feed.wake(ctx, func() { m.jobs.Send(boardTold(v.woke)) }, func() { m.jobs.Send(boardTold(v.ticked)) })
 		return nil
 	})
 }
@@ -236,33 +235,14 @@ func (v *boardView) list(d *boardDaemon) {
 		return
 	}
 	d.listing = true
-	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
-		list, more, err := allSessions(ctx, p)
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		list, more, err := slash.AllSessions(ctx, p)
 		var gone map[string]bool
-		if p.opts.Host == "" {
+		if p.Site.Host == "" {
 			gone = foldersGone(list)
 		}
 		return boardTold(func() { v.SetGone(gone); v.listed(d, list, more, err) })
 	})
-}
-
-// allSessions lists them by pages. More: there are others.
-func allSessions(ctx context.Context, p place) (all []protocol.SessionInfo, more bool, err error) {
-	daemons := len(p.opts.Others) + 1
-	page := min(boardPage, maxSessions/daemons)
-	params := protocol.ListSessionsParams{Limit: &page}
-	for range max(boardPages/daemons, 1) {
-		r, err := ask(ctx, p, protocol.ListSessions, params)
-		if err != nil {
-			return nil, false, err
-		}
-		all = append(all, r.Sessions...)
-		if len(r.Sessions) < page {
-			return all, false, nil
-		}
-		params.Before = r.Sessions[len(r.Sessions)-1].SessionID
-	}
-	return all, true, nil
 }
 
 // foldersGone are the folders of sessions that are no more. One that cannot be
@@ -287,26 +267,18 @@ func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more boo
 		v.noted(d, "an older core lists no sessions: here are the shown one, and those that speak")
 		v.woke()
 	case errors.As(err, &wire):
-		v.Tell(strings.TrimPrefix(d.host+": "+describe(err), ": "), true)
+		v.Tell(strings.TrimPrefix(d.host+": "+slash.Describe(err), ": "), true)
 	case err != nil: // told in the first line
 		d.lost = true
 	default:
 		v.Load(d.host, list, more)
-		v.noted(d, lacking(list))
+		v.noted(d, board.Lacking(list))
 	}
 	v.feed.moves(v.Moving())
 	if d.again {
 		d.again = false
 		v.list(d)
 	}
-}
-
-// lacking says what a daemon that lists sessions does not say of them.
-func lacking(list []protocol.SessionInfo) string {
-	if len(list) == 0 || list[0].Workdir != "" {
-		return ""
-	}
-	return "this older core says neither folders, nor what was read, nor how runs ended"
 }
 
 // askSession asks for one session that an event did not describe in full. Ids are in the
@@ -322,8 +294,8 @@ func (v *boardView) askSession(d *boardDaemon, id string) {
 		return
 	}
 	d.asked[id] = true
-	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
-		r, err := ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1), Before: id + "-"})
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		r, err := slash.Ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1), Before: id + "-"})
 		return boardTold(func() { v.answered(d, id, r.Sessions, err) })
 	})
 }
@@ -351,16 +323,16 @@ func (v *boardView) askPreview() {
 		return
 	}
 	v.preview = true
-	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p place) tea.Msg {
-		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
+	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p slash.Place) tea.Msg {
+		jobs.Pause(ctx, typingPause)
+		r, err := slash.Ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
 			Scope: protocol.Scope{SessionID: id.Session},
 			Limit: new(board.PreviewMessages),
 		})
 		return boardTold(func() {
 			v.preview = false
 			if err != nil {
-				v.SetPreview(id, r, describe(err))
+				v.SetPreview(id, r, slash.Describe(err))
 			} else {
 				v.SetPreview(id, r, "")
 			}
@@ -396,41 +368,4 @@ func poke(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// boardList are the sessions of a board that is printed.
-type boardList []protocol.SessionInfo
-
-func listBoard(ctx context.Context, p place) outcome {
-	list, _, err := allSessions(ctx, p)
-	if err != nil {
-		return failed(explain(err, "to list its sessions"))
-	}
-	return outcome{show: boardList(list)}
-}
-
-// PrintBoard prints the board line by line: to pipes, and for screen readers.
-func PrintBoard(w io.Writer, list []protocol.SessionInfo, here string) error {
-	b := board.New(board.Look{Home: os.Getenv("HOME"), Here: here})
-	b.Load("", list, false)
-	b.SetNote(lacking(list))
-	return printLines(w, b)
-}
-
-// PrintBoards prints the board of several hosts, whose sessions are given by their names.
-func PrintBoards(w io.Writer, of map[string][]protocol.SessionInfo) error {
-	b := board.New(board.Look{})
-	for host, list := range of {
-		b.Load(host, list, false)
-	}
-	return printLines(w, b)
-}
-
-func printLines(w io.Writer, b *board.Board) error {
-	for _, line := range b.Lines(time.Now()) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

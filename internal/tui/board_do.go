@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
 )
@@ -17,12 +20,12 @@ import (
 func (v *boardView) carryOut(c board.Choice) {
 	d := v.daemon(c.ID.Host)
 	p := v.m.at(d.site)
-	p.state = protocol.State{SessionID: c.ID.Session}
+	p.State = protocol.State{SessionID: c.ID.Session}
 	if info, ok := v.Selected(); ok && v.SelectedID() == c.ID {
-		p.state.RunState = info.RunState
+		p.State.RunState = info.RunState
 	}
 	key := v.key(c)
-	v.m.keep(p, func(ctx context.Context, p place) tea.Msg {
+	v.m.keep(p, func(ctx context.Context, p slash.Place) tea.Msg {
 		info, err := actOn(ctx, p, c, key)
 		return boardTold(func() { v.did(c, info, err) })
 	})
@@ -37,23 +40,23 @@ func (v *boardView) key(c board.Choice) string {
 	return v.retry.key
 }
 
-func actOn(ctx context.Context, p place, c board.Choice, key string) (info string, err error) {
+func actOn(ctx context.Context, p slash.Place, c board.Choice, key string) (info string, err error) {
 	switch c.Action {
 	case board.Say:
-		return "sent", say(ctx, p, unsent{text: c.Text, key: key}).err
+		return "sent", slash.Say(ctx, p, slash.Unsent{Text: c.Text, Key: key}).Err
 	case board.Later:
-		return "queued as a follow-up", queueFollowUp(ctx, p, unsent{text: c.Text, key: key}).err
+		return "queued as a follow-up", slash.QueueFollowUp(ctx, p, slash.Unsent{Text: c.Text, Key: key}).Err
 	case board.Abort:
-		r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
+		r, err := slash.Ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.Scope()})
 		if err == nil && len(r.Discarded) > 0 {
 			return "", undelivered(r.Discarded)
 		}
 		return "aborted", err
 	case board.Rename:
-		_, err := ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: p.scope(), Title: c.Text})
+		_, err := actions.Rename(ctx, p, p.Scope(), c.Text)
 		return "renamed", err
 	case board.Delete:
-		_, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: c.ID.Session})
+		_, err := actions.Delete(ctx, p, c.ID.Session)
 		return "deleted", err
 	}
 	return "", nil
@@ -71,7 +74,7 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 		v.handBack(c, back)
 		return
 	case err != nil:
-		v.Tell(describe(err), true)
+		v.Tell(slash.Describe(err), true)
 		if c.Text != "" {
 			v.Ask(c)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/terminal"
 )
 
 // boardFeed holds what happened until the screen takes it.
@@ -135,7 +137,7 @@ func (f *boardFeed) wake(ctx context.Context, woke, ticked func()) {
 		select {
 		case <-f.filled:
 			woke()
-			if !pause(ctx, time.Second/framesPerSecond) {
+			if !jobs.Pause(ctx, time.Second/terminal.FramesPerSecond) {
 				return
 			}
 		case d := <-f.every:

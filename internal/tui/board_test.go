@@ -98,7 +98,7 @@ func TestSessionsAreRenamedAbortedAndDeletedOnTheBoard(t *testing.T) {
 	h.press("ctrl+d")
 	h.sees("delete A name for it for good?")
 	h.press("enter") // is no yes
-	h.until("no question", func() bool { return !strings.Contains(h.screen(), "for good?") })
+	h.until("no approval", func() bool { return !strings.Contains(h.screen(), "for good?") })
 	h.press("ctrl+d")
 	h.write("y")
 	h.until("another session", func() bool { return h.state.SessionID != id })

@@ -36,12 +36,12 @@ type (
 	}
 )
 
-func (m *model) askForService() {
-	if m.offer.asked || !m.opts.Unit {
+func (ds *daemons) askForService() {
+	if ds.offer.asked || !ds.opts.Unit {
 		return
 	}
-	m.offer.asked = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	ds.offer.asked = true
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		_, err := systemctl(ctx, 3*time.Second, "cat", "noused.socket")
 		return offered(err == nil)
 	})
@@ -100,16 +100,16 @@ func (m *model) startDaemon() {
 	}
 	m.offer.doing, m.offer.problem = "starting a daemon …", ""
 	o := m.opts
-	m.jobs.start(func(ctx context.Context) tea.Msg { return started{o, o.Start(ctx)} })
+	m.jobs.Start(func(ctx context.Context) tea.Msg { return started{o, o.Start(ctx)} })
 }
 
-func (m *model) enableService() {
-	if m.offer.doing != "" {
+func (ds *daemons) enableService() {
+	if ds.offer.doing != "" {
 		return
 	}
-	m.offer.doing, m.offer.problem = "enabling the user service …", ""
-	o := m.opts
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	ds.offer.doing, ds.offer.problem = "enabling the user service …", ""
+	o := ds.opts
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		out, err := systemctl(ctx, daemonPatience, "enable", "--now", "noused.socket", "noused-events.socket")
 		if err != nil {
 			err = fmt.Errorf("systemctl --user enable --now noused.socket: %w\n%s", err, out)

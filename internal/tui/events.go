@@ -9,8 +9,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 )
 
 // told takes in what the link says.
@@ -37,8 +39,8 @@ func (m *model) told(u follow.Update) {
 	case follow.Changed:
 		m.setState(u.State)
 	case follow.Refused:
-		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
-		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
+		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
+		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
 	case follow.Disconnected:
 		m.offline = &u
 		if u.NoDaemon && !m.known {
@@ -48,34 +50,34 @@ func (m *model) told(u follow.Update) {
 }
 
 // follow asks for a session to be shown.
-func (m *model) follow(id string) {
-	m.goal = &id
-	m.link.Follow(id)
+func (ob *outbox) follow(id string) {
+	ob.goal = &id
+	ob.link.Follow(id)
 }
 
 // arrive goes on with what waited for the session that is to be shown, once it
 // is, or will not be.
-func (m *model) arrive(u follow.Update) {
-	if m.goal == nil {
+func (ob *outbox) arrive(u follow.Update) {
+	if ob.goal == nil {
 		return
 	}
 	switch u := u.(type) {
 	case follow.Snapshot:
-		if !m.reached(u) {
+		if !ob.reached(u) {
 			return
 		}
-		m.goal = nil
+		ob.goal = nil
 	case follow.Refused:
-		m.goal = nil
-		m.stay()
+		ob.goal = nil
+		ob.stay()
 	}
-	m.goOn()
+	ob.goOn()
 }
 
 // reached tells whether the session that is shown is the one asked for. The one
 // before may be read once more on the way there.
-func (m *model) reached(s follow.Snapshot) bool {
-	return m.goal == nil || *m.goal == "" || *m.goal == s.State.SessionID
+func (ob *outbox) reached(s follow.Snapshot) bool {
+	return ob.goal == nil || *ob.goal == "" || *ob.goal == s.State.SessionID
 }
 
 // restore shows a session as it is at one moment.
@@ -91,13 +93,13 @@ func (m *model) restore(s follow.Snapshot) {
 		m.talk.Notice("error", err.Error())
 	}
 	if first || other {
-		m.tools, m.ours, m.waiting = nil, nil, nil
+		m.tools, m.ours, m.waiting, m.took, m.rewrite = nil, nil, nil, 0, nil
 	}
 	m.setState(s.State)
 	if !m.running() {
 		m.returnUndelivered(s.Messages)
 	}
-	if questionOf(m.state, m.state.SessionID) == nil { // else no call runs before the answer
+	if approval.Of(m.state, m.state.SessionID) == nil { // else no call runs before the answer
 		m.talk.SetRunning(m.running())
 	}
 	if last := m.state.LastRun; last != nil && !m.running() {
@@ -110,7 +112,7 @@ func (m *model) restore(s follow.Snapshot) {
 	case first && s.Lacks != nil:
 		m.talk.Notice("info", s.Lacks.Error())
 	}
-	if text := m.opts.otherVersion(s.State.Daemon); text != "" && (first || s.New) {
+	if text := m.opts.OtherVersion(s.State.Daemon); text != "" && (first || s.New) {
 		m.talk.Notice("warning", text)
 	}
 	if m.reached(s) { // they are of that session
@@ -126,7 +128,7 @@ func (m *model) restore(s follow.Snapshot) {
 
 // returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run
 // is over, and the end of it was not seen.
-func (m *model) returnUndelivered(entries []jsontext.Value) {
+func (ob *outbox) returnUndelivered(entries []jsontext.Value) {
 	var said []string
 	for _, raw := range entries {
 		var e struct {
@@ -137,12 +139,12 @@ func (m *model) returnUndelivered(entries []jsontext.Value) {
 			said = append(said, e.Text)
 		}
 	}
-	for _, text := range m.waiting {
+	for _, text := range ob.waiting {
 		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
-			m.input.before(text)
+			ob.input.Before(text)
 		}
 	}
-	m.waiting = nil
+	ob.waiting = nil
 }
 
 // beganAt is when a run said its first word: no core tells when it began.
@@ -166,7 +168,7 @@ func beganAt(entries []jsontext.Value, run string) time.Time {
 
 func (m *model) setState(s protocol.State) {
 	if s.SessionID != m.state.SessionID {
-		m.menu.close()
+		m.input.Menu.Close()
 	}
 	m.state = s
 	m.visit()
@@ -191,10 +193,13 @@ func (m *model) event(ev follow.Event) {
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
 	case protocol.AgentEnd:
 		m.attention.unseen = true
+		if !m.since.IsZero() {
+			m.took = ev.At.Sub(m.since)
+		}
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
 		m.returned(e.Discarded)
 		if e.StopReason == protocol.StopAborted {
-			m.input.before(m.waiting...)
+			m.input.Before(m.waiting...)
 		}
 		m.waiting, m.heard = nil, nil
 	case protocol.ToolStart:
@@ -222,28 +227,28 @@ func (m *model) event(ev follow.Event) {
 
 // delivered notes, where the daemon does not name inputs, that a text does not wait any
 // more.
-func (m *model) delivered(e protocol.MessageStart) {
-	if e.Role != "user" || m.lacks == nil {
+func (ds *daemons) delivered(e protocol.MessageStart) {
+	if e.Role != "user" || ds.lacks == nil {
 		return
 	}
-	before := len(m.waiting)
-	m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
-	if len(m.waiting) == before && len(m.heard) < maxUnsent {
-		m.heard = append(m.heard, e.Text)
+	before := len(ds.waiting)
+	ds.waiting = slices.DeleteFunc(ds.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
+	if len(ds.waiting) == before && len(ds.heard) < maxUnsent {
+		ds.heard = append(ds.heard, e.Text)
 	}
 }
 
 // returned puts texts that were sent from here, and given up by the daemon, into
 // the input again.
-func (m *model) returned(texts []protocol.DiscardedInput) {
+func (ob *outbox) returned(texts []protocol.DiscardedInput) {
 	var back []string
 	for _, d := range texts {
-		if i := slices.Index(m.ours, d.InputID); i >= 0 {
-			m.ours = slices.Delete(m.ours, i, i+1)
+		if i := slices.Index(ob.ours, d.InputID); i >= 0 {
+			ob.ours = slices.Delete(ob.ours, i, i+1)
 			back = append(back, d.Text)
 		} else {
-			m.talk.Notice("warning", "not delivered: "+d.Text)
+			ob.talk.Notice("warning", "not delivered: "+d.Text)
 		}
 	}
-	m.input.before(back...)
+	ob.input.Before(back...)
 }

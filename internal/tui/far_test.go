@@ -43,7 +43,7 @@ func TestTextsWaitForAConnectionThatIsLost(t *testing.T) {
 	h.until("the answer", func() bool {
 		return h.offline == nil && len(h.unsent) == 0 && !h.running() && strings.Count(h.screen(), "said on the way") > 1
 	})
-	if got := h.input.text(); got != "being written" {
+	if got := h.input.Text(); got != "being written" {
 		t.Errorf("got %q in the input, want what is being written", got)
 	}
 	if prompts := strings.Count(string(commandsOf(p)), `"said on the way"`); prompts != 1 {
@@ -66,7 +66,7 @@ func TestTextsThatWaitAreGivenBack(t *testing.T) {
 	h.write("not any more")
 	h.press("enter")
 	h.press("esc")
-	if got := h.input.text(); got != "not any more" || len(h.unsent) > 0 {
+	if got := h.input.Text(); got != "not any more" || len(h.unsent) > 0 {
 		t.Errorf("got %q in the input, %d texts on their way", got, len(h.unsent))
 	}
 }
@@ -83,8 +83,8 @@ func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
 	}
 	h := useFar(t, d.Socket)
 	h.write("@too")
-	if h.menu.open() || h.menu.query != "" || h.where.branch != "" || h.where.looking {
-		t.Errorf("got %+v and branch %q", h.menu, h.where.branch)
+	if h.input.Menu.Open() || h.input.Menu.Query != "" || h.where.branch != "" || h.where.looking {
+		t.Errorf("got %+v and branch %q", h.input.Menu, h.where.branch)
 	}
 	h.press("ctrl+c")
 	path := filepath.Join(t.TempDir(), "dot.png")
@@ -93,9 +93,9 @@ func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
 	}
 	h.write("/image " + path)
 	h.press("enter")
-	if len(h.images) != 1 || h.images[0].path != "" || h.images[0].params().Data == "" ||
-		h.images[0].params().Name != "dot.png" {
-		t.Errorf("got the images %+v", h.images)
+	if len(h.input.Images) != 1 || h.input.Images[0].Path != "" || h.input.Images[0].Params().Data == "" ||
+		h.input.Images[0].Params().Name != "dot.png" {
+		t.Errorf("got the images %+v", h.input.Images)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestCommandsForAConnectionThatIsLost(t *testing.T) {
 	h.write("/mode steering all")
 	h.press("enter")
 	h.sees("box is away: the command stays in the input", "/mode steering all")
-	if got := h.input.text(); got != "/mode steering all" || len(h.unsent)+len(h.working) > 0 {
+	if got := h.input.Text(); got != "/mode steering all" || len(h.unsent)+len(h.working) > 0 {
 		t.Errorf("got %q in the input, and %d commands on their way", got, len(h.working))
 	}
 	h.press("ctrl+c")

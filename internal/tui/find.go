@@ -33,9 +33,9 @@ func (m *model) openFind(text string) {
 	}
 	if m.find == nil {
 		m.find = &find{}
-		m.menu.close()
+		m.input.Menu.Close()
 	}
-	m.question.Blur()
+	m.approval.Blur()
 	m.find.walks = false
 	if text != "" {
 		m.pressFind(tea.PasteMsg{Content: text}, "", "")
@@ -79,7 +79,7 @@ func (m *model) findMore() {
 		return
 	}
 	f.search = true
-	m.jobs.start(func(context.Context) tea.Msg { return findOn{f} })
+	m.jobs.Start(func(context.Context) tea.Msg { return findOn{f} })
 }
 
 func (m *model) foundMore(on findOn) {

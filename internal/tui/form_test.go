@@ -7,8 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // stay is a form of a server that wants to be clever in one of its fields.
@@ -38,7 +38,7 @@ func init() {
 // A form on the screen, field by field, as it is kept.
 func TestScreensOfForms(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
-		h := questioned(t, stay, size[0], size[1])
+		h := waiting(t, stay, size[0], size[1])
 		at := func(name string) { golden(t, fmt.Sprintf("form-%s-%dx%d", name, size[0], size[1]), h.screen()+"\n") }
 		h.press("f5")
 		h.write("a99")
@@ -54,7 +54,7 @@ func TestScreensOfForms(t *testing.T) {
 // A form is filled in field by field on the screen: what does not fit is told and
 // asked again, one can go back, Esc leaves it as it is, and the last Enter sends it.
 func TestAFormIsFilledInOnTheScreen(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
@@ -68,8 +68,8 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	}
 	begin()
 	h.write("a")
-	if h.input.text() != "half a senta" {
-		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.text())
+	if h.input.Text() != "half a senta" {
+		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.Text())
 	}
 	h.press("f5")
 	h.write("a")
@@ -108,7 +108,7 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 
 // Killed while a form waits: it goes away with its call, on every screen.
 func TestAFormGoesWithItsDaemon(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
@@ -122,16 +122,16 @@ func TestAFormGoesWithItsDaemon(t *testing.T) {
 	d.Kill()
 	h.sees("the daemon is gone")
 	d.Start()
-	h.until("no question", func() bool { return h.question.ID() == "" && !h.running() })
+	h.until("no approval", func() bool { return h.approval.ID() == "" && !h.running() })
 	h.sees("interrupted")
-	if h.question.Focused() {
+	if h.approval.Focused() {
 		t.Error("a form that is gone has the keys")
 	}
 }
 
 // Line by line a form is said field by field, and filled in by a command.
 func TestAFormLineByLine(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	k := talk(t, d.Socket)
@@ -149,7 +149,7 @@ func TestAFormLineByLine(t *testing.T) {
 // A server's prompt is a command: it is completed, its arguments are typed behind it,
 // and what the server makes of them is sent. A resource that a text names goes with it.
 func TestPromptsOfServers(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
@@ -174,9 +174,9 @@ func TestPromptsOfServers(t *testing.T) {
 		h.write(text)
 		h.press("enter")
 		h.sees(want)
-		if got := h.input.text(); got != text {
+		if got := h.input.Text(); got != text {
 			t.Errorf("the input has %q, want what was written back", got)
 		}
-		h.input.clear()
+		h.input.Clear()
 	}
 }

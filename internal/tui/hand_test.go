@@ -11,12 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/start"
-	"noused/internal/tui/tuitest"
 )
 
 // patience ends a wait that is in vain.
@@ -24,11 +27,11 @@ const patience = 2 * time.Minute
 
 var binaries, noused string
 
-func TestMain(m *testing.M) { tuitest.Main(m, &binaries, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &binaries, &noused) }
 
-func startNoused(t *testing.T, config string) *tuitest.Daemon {
+func startNoused(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
-	return tuitest.StartDaemon(t, noused, config)
+	return daemontest.Start(t, noused, config)
 }
 
 // hand is a user of the screen: it does bubbletea's part, without a terminal.
@@ -54,13 +57,13 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 }
 
 // useSites opens the screen of several daemons.
-func useSites(t *testing.T, more map[string]string, first Site, others ...Site) *hand {
+func useSites(t *testing.T, more map[string]string, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
 	l := follow.Open(first.Daemon, "", nil)
-	j := &jobs{ctx: ctx, send: func(msg tea.Msg) {
+	j := &jobs.Jobs{Ctx: ctx, Send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:
 		case <-ctx.Done():
@@ -73,7 +76,7 @@ func useSites(t *testing.T, more map[string]string, first Site, others ...Site) 
 	}, l, j)
 	t.Cleanup(func() {
 		cancel()
-		j.wg.Wait()
+		j.WG.Wait()
 		h.link.Close()
 	})
 	h.Init()

@@ -8,6 +8,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/transcript"
 )
 
 var spinner = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
@@ -19,22 +20,22 @@ const separator = " · "
 func (m *model) hud() []string {
 	doing, side := m.doing(), m.connection()
 	if m.height < 10 {
-		return []string{m.spread(doing, side)}
+		return []string{m.spread(append(doing, m.facts()...), side)}
 	}
 	return []string{m.spread(doing, side), m.spread(m.facts(), m.hint())}
 }
 
 // runWord is the run state in words.
-func (m *model) runWord() string {
+func (ds *daemons) runWord() string {
 	switch {
-	case !m.known && m.offline == nil:
+	case !ds.known && ds.offline == nil:
 		return "connecting"
-	case m.offline != nil:
+	case ds.offline != nil:
 		return "no connection"
-	case !m.running():
+	case !ds.running():
 		return "idle"
 	default:
-		return cell.Line(string(m.state.RunState), 20)
+		return cell.Line(string(ds.state.RunState), 20)
 	}
 }
 
@@ -49,7 +50,7 @@ func (m *model) doing() []part {
 		if len(m.tools) > 0 {
 			state.text += " " + cell.Line(m.tools[len(m.tools)-1].name, 30)
 		}
-		if m.question.ID() != "" {
+		if m.approval.ID() != "" {
 			state = part{"? waits for your answer", m.theme.Warn, 0}
 		} else if !m.since.IsZero() {
 			state.text += " " + format.Elapsed(m.opts.Now().Sub(m.since))
@@ -62,7 +63,7 @@ func (m *model) doing() []part {
 	if n := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp; n > 0 {
 		parts = append(parts, part{fmt.Sprintf("%d queued", n), m.theme.Warn, 1})
 	}
-	parts = append(parts, m.questionParts()...)
+	parts = append(parts, m.approvalParts()...)
 	if m.state.Model.Name != "" {
 		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
 	}
@@ -94,7 +95,10 @@ func (m *model) connection() []part {
 	}
 }
 
-// facts is the second line: the modes and what was used.
+// narrow is the width below which the status line says things in fewer words.
+const narrow = 60
+
+// facts is the second line: what was used, and the modes that are not the default.
 func (m *model) facts() []part {
 	if !m.known {
 		return nil
@@ -103,22 +107,32 @@ func (m *model) facts() []part {
 	add := func(rank int, format string, args ...any) {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
-	add(1, "%s", m.keyed("steering-mode", "steering: "+spokenMode(m.state.SteeringMode)))
-	rank := 1
-	if m.state.FollowUpMode == protocol.ModeOneAtATime { // the default need not be seen everywhere
-		rank = 3
+	word, in, took := "context ", " in ", "took "
+	if m.width < narrow {
+		word, in, took = "ctx ", "/", ""
 	}
-	add(rank, "%s", m.keyed("follow-up-mode", "follow-up: "+spokenMode(m.state.FollowUpMode)))
 	if c := m.state.Context; c.Window > 0 {
-		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
+		add(1, "%s%d%%", word, min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
-		add(2, "context %s", format.Short(c.Tokens))
+		add(1, "%s%s", word, format.Short(c.Tokens))
 	}
 	if u := m.state.Usage; u.InputTokens+u.OutputTokens > 0 {
-		add(4, "%s in %s out", format.Short(u.InputTokens), format.Short(u.OutputTokens))
+		add(2, "%s%s%s out", format.Short(u.InputTokens), in, format.Short(u.OutputTokens))
+		if u.Cost != nil && u.Cost.Amount > 0 {
+			add(1, "%s", transcript.Price(*u.Cost))
+		}
+	}
+	if m.took > 0 && !m.running() {
+		add(2, "%s%s", took, format.Elapsed(m.took))
+	}
+	if m.state.SteeringMode == protocol.ModeAll {
+		add(3, "%s", m.keyed("steering-mode", "steering: all"))
+	}
+	if m.state.FollowUpMode == protocol.ModeAll {
+		add(3, "%s", m.keyed("follow-up-mode", "follow-up: all"))
 	}
 	if m.state.Daemon.Epoch != "" {
-		add(5, "%s", format.Count(len(m.state.ActiveTools), "tool"))
+		add(6, "%s", format.Count(len(m.state.ActiveTools), "tool"))
 	}
 	return parts
 }
@@ -127,49 +141,38 @@ func (m *model) facts() []part {
 func (m *model) hint() []part {
 	hints := []string{m.keyed("help", "help")}
 	switch {
-	case m.find != nil && m.over == nil && !m.question.Focused():
+	case m.find != nil && m.over == nil && !m.approval.Focused():
 		hints = m.findHint()
 	case m.over != nil || !m.known || m.offline != nil:
-	case m.question.Focused():
+	case m.approval.Focused():
 		hints = []string{"Esc to the input", hints[0]}
-	case m.question.ID() != "":
+	case m.approval.ID() != "":
 		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
-	case m.running() && m.input.empty():
+	case m.running() && m.input.Empty():
 		hints = []string{m.keyed("stop", "abort"), hints[0]}
 	case m.running():
 		hints = []string{m.keyed("send", "steer"), m.keyed("queue", "follow-up"), m.keyed("stop", "abort")}
-	case m.input.empty():
+	case m.input.Empty():
 		hints = []string{"/ commands", m.keyed("board", "board"), hints[0]}
 	default:
 		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}
 	}
-	return []part{{strings.Join(hints, separator), m.theme.Dim, 3}}
+	return []part{{strings.Join(hints, separator), m.theme.Dim, 5}}
 }
 
 // keyed is what an action's first key does: "Esc abort".
-func (m *model) keyed(action, what string) string {
-	keys, _, _ := strings.Cut(m.keys.shown(action), ", ")
+func (a *appearance) keyed(action, what string) string {
+	keys, _, _ := strings.Cut(a.keys.Shown(action), ", ")
 	return strings.TrimSpace(keys + " " + what)
-}
-
-func spokenMode(mode protocol.Mode) string {
-	switch mode {
-	case protocol.ModeOneAtATime:
-		return "one at a time"
-	case "":
-		return "?"
-	default:
-		return cell.Line(string(mode), 10)
-	}
 }
 
 // spread puts parts at the left and the right of a line, without the least
 // important ones where there is no room.
-func (m *model) spread(left, right []part) string {
+func (a *appearance) spread(left, right []part) string {
 	for {
 		l, lw := join(left)
 		r, rw := join(right)
-		gap := m.width - lw - rw
+		gap := a.width - lw - rw
 		if gap >= 1 || gap >= 0 && (lw == 0 || rw == 0) {
 			return l + strings.Repeat(" ", gap) + r
 		}
@@ -178,7 +181,7 @@ func (m *model) spread(left, right []part) string {
 			side, i = &right, j
 		}
 		if i < 0 || (*side)[i].rank == 0 && len(left) <= 1 {
-			return cell.Truncate(l+" "+r, m.width)
+			return cell.Truncate(l+" "+r, a.width)
 		}
 		*side = append(append([]part{}, (*side)[:i]...), (*side)[i+1:]...)
 	}

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/composer"
+	"noused/internal/tui/slash"
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/protocol"
@@ -15,7 +19,7 @@ import (
 
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
-	does := m.keys.does[key]
+	does := m.keys.Does[key]
 	m.talk.DropNotes(true, m.over == nil && (does == "redraw" || does == "stop"))
 	if does != "clear" {
 		m.leaving = false
@@ -28,7 +32,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	}
 	switch does { // whatever is open
 	case "suspend":
-		return func() tea.Msg { return stopped{} }
+		return func() tea.Msg { return terminal.Stopped{} }
 	case "redraw":
 		return tea.ClearScreen
 	case "quit": // the terminal makes no signal of it
@@ -37,20 +41,20 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if m.over != nil && does != "clear" {
 		return m.choose(k)
 	}
-	if m.over == nil && does != "answer" && does != "next-question" && m.pressLine(k, key, does) {
+	if m.over == nil && does != "answer" && does != "next-approval" && m.pressLine(k, key, does) {
 		return nil
 	}
-	if m.over == nil && m.offline == nil && m.input.empty() && m.question.Takes(key, time.Now()) {
-		m.question.Focus()
-		m.pressQuestion(k)
+	if m.over == nil && m.offline == nil && m.input.Empty() && m.approval.Takes(key, time.Now()) {
+		m.approval.Focus()
+		m.pressApproval(k)
 		return nil
 	}
-	if m.noDaemon() && m.input.empty() {
+	if m.noDaemon() && m.input.Empty() {
 		if cmd, done := m.offerKey(key); done {
 			return cmd
 		}
 	}
-	if m.menu.press(key) {
+	if m.input.Menu.Press(key) {
 		return nil
 	}
 	if cmd, done := m.control(does); done {
@@ -59,8 +63,8 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if cmd, done := m.atTheEdge(key); done {
 		return cmd
 	}
-	cmd := m.input.update(k)
-	m.complete()
+	cmd := m.input.Update(k)
+	m.input.Complete()
 	return cmd
 }
 
@@ -68,12 +72,12 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 // them.
 func (m *model) atTheEdge(key string) (cmd tea.Cmd, done bool) {
 	switch {
-	case key == "up" && m.input.empty() && m.takeBack():
-	case key == "up" && m.input.firstRow():
-		m.recall(m.history.older(m.input.text()))
-	case (key == "down" || key == "ctrl+n") && m.input.lastRow():
-		m.recall(m.history.newer())
-	case !m.input.empty():
+	case key == "up" && m.input.Empty() && m.takeBack():
+	case key == "up" && m.input.FirstRow():
+		m.input.Older()
+	case (key == "down" || key == "ctrl+n") && m.input.LastRow():
+		m.input.Newer()
+	case !m.input.Empty():
 		return nil, false
 	case key == "?":
 		return m.command("/help"), true
@@ -99,14 +103,14 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 	case "clear":
 		return m.interrupt(), true
 	case "leave":
-		if !m.input.empty() {
+		if !m.input.Empty() {
 			return nil, false
 		}
 		return tea.Quit, true
 	case "editor":
 		return m.edit(), true
 	case "open-paste":
-		m.openPaste()
+		m.notedIf("info", m.input.OpenPaste())
 	case "paste-image":
 		m.pasteImage()
 	case "sessions":
@@ -114,9 +118,9 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 	case "board":
 		m.openBoard()
 	case "answer":
-		m.turnToQuestion()
-	case "next-question":
-		m.nextQuestion()
+		m.turnToApproval()
+	case "next-approval":
+		m.nextApproval()
 	case "tree":
 		return m.command("/tree"), true
 	case "find":
@@ -166,12 +170,12 @@ func (m *model) scroll(action string) bool {
 	return true
 }
 
-// pressLine lets the question have a key or a paste, or the line of a search, and
+// pressLine lets the approval have a key or a paste, or the line of a search, and
 // tells whether one of them has the keys.
 func (m *model) pressLine(msg tea.Msg, key, does string) bool {
 	switch {
-	case m.question.Focused():
-		m.pressQuestion(msg)
+	case m.approval.Focused():
+		m.pressApproval(msg)
 	case m.find != nil:
 		m.pressFind(msg, key, does)
 	default:
@@ -188,45 +192,35 @@ func (m *model) paste(p tea.PasteMsg) tea.Cmd {
 	if m.pressLine(p, "", "") {
 		return nil
 	}
-	if err := m.input.paste(p.Content); err != nil {
-		m.talk.Notice("error", err.Error())
-	}
-	m.complete()
+	m.notedIf("error", m.input.Paste(p.Content))
+	m.input.Complete()
 	return nil
-}
-
-// openPaste shows what stands folded before the cursor.
-func (m *model) openPaste() {
-	if err := m.input.open(); err != nil {
-		m.talk.Notice("info", err.Error())
-	}
-	m.complete()
 }
 
 // enter sends what is written, or does what it says.
 func (m *model) enter() tea.Cmd {
-	if m.menu.open() && !m.menu.done(m.input.word()) {
-		m.takeChoice()
-		if !m.menu.runs {
+	if m.input.Menu.Open() && !m.input.Menu.Done(m.input.Word()) {
+		m.input.TakeChoice()
+		if !m.input.Menu.Runs {
 			return nil
 		}
 	}
-	m.menu.close()
-	text := m.input.text()
+	m.input.Menu.Close()
+	text := m.input.Text()
 	if strings.TrimSpace(text) == "" {
 		if m.first() {
 			return m.setUp()
 		}
 		return nil
 	}
-	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
+	if m.approval.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
 		strings.ToLower(strings.TrimSpace(text))) {
-		m.input.clear() // as a message it would take the question away
-		m.talk.Notice("info", "the question above has keys of its own: press one of them")
+		m.input.Clear() // as a message it would take the approval away
+		m.talk.Notice("info", "the approval above has keys of its own: press one of them")
 		m.talk.End()
 		return nil
 	}
-	cmd, rest, err := parseCommand(text)
+	cmd, rest, err := slash.Parse(text)
 	if err != nil {
 		m.talk.Notice("error", err.Error())
 		m.talk.End()
@@ -236,64 +230,62 @@ func (m *model) enter() tea.Cmd {
 	case cmd == nil:
 		m.send(text, rest, false)
 		return nil
-	case cmd.name == "follow-up" && m.cutOff():
+	case cmd.Name == "follow-up" && m.cutOff():
 		m.send(text, rest, true)
 		return nil
-	case m.cutOff() && !cmd.local && cmd.name != "abort" && !m.choosesHost(cmd, rest):
+	case m.cutOff() && !cmd.Local && cmd.Name != "abort" && !m.choosesHost(cmd, rest):
 		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+
 			" is away: the command stays in the input, and Enter does it when it is back")
 		m.talk.End()
 		return nil
 	}
 	m.remember(text)
-	m.input.clear()
+	m.input.Clear()
 	return m.run(cmd, rest)
 }
 
 // send sends text; written is how the user wrote it.
-func (m *model) send(written, text string, followUp bool) {
+func (ob *outbox) send(written, text string, followUp bool) {
 	switch {
-	case m.offline != nil && !m.cutOff() || !m.known:
-		m.talk.Notice("error", "not connected to the daemon: the text stays in the input")
+	case ob.offline != nil && !ob.cutOff() || !ob.known:
+		ob.talk.Notice("error", "not connected to the daemon: the text stays in the input")
 		return
-	case len(m.unsent) >= maxUnsent:
-		m.talk.Notice("error", "the daemon does not answer: the text stays in the input")
+	case len(ob.unsent) >= maxUnsent:
+		ob.talk.Notice("error", "the daemon does not answer: the text stays in the input")
 		return
 	}
-	m.remember(written)
-	m.input.clear()
-	m.talk.End()
-	m.submit(unsent{
-		text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images,
-		followUp: followUp,
+	ob.remember(written)
+	ob.input.Clear()
+	ob.talk.End()
+	if e := ob.rewrite; e != nil && !followUp {
+		ob.rewrite = nil
+		ob.do("branch", func(ctx context.Context, p slash.Place) slash.Outcome { return e.Branch(ctx, p, text) })
+	}
+	ob.submit(slash.Unsent{
+		Text: text, Skill: slash.SkillOf(written), Call: slash.IsCall(written), Images: ob.input.Images,
+		FollowUp: followUp,
 	})
-	m.images = nil
-}
-
-func (m *model) remember(text string) {
-	if err := m.history.add(text); err != nil {
-		m.talk.Notice("error", err.Error())
-	}
+	ob.input.Images = nil
 }
 
 // tab takes the menu's choice, or queues what is written as a follow-up, or
 // completes a path.
 func (m *model) tab() {
-	if m.menu.open() {
-		m.takeChoice()
+	if m.input.Menu.Open() {
+		m.input.TakeChoice()
 		return
 	}
-	text := m.input.text()
+	text := m.input.Text()
 	if !m.running() || strings.TrimSpace(text) == "" {
-		m.completePath()
+		m.input.CompletePath()
 		return
 	}
-	cmd, rest, err := parseCommand(text)
+	cmd, rest, err := slash.Parse(text)
 	switch {
 	case err != nil:
 		m.talk.Notice("error", err.Error())
 	case cmd != nil:
-		m.completePath()
+		m.input.CompletePath()
 	default:
 		m.send(text, rest, true)
 	}
@@ -301,15 +293,19 @@ func (m *model) tab() {
 
 func (m *model) escape() {
 	switch {
-	case m.menu.open():
-		m.menu.dismiss()
+	case m.input.Menu.Open():
+		m.input.Menu.Dismiss()
 	case slices.ContainsFunc(m.working, func(name string) bool { return strings.HasPrefix(name, "bash") }):
 		m.endShell()
 	case m.cutOff() && len(m.unsent) > 0:
 		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
-		m.submit(unsent{})
-	case !m.input.empty() || !m.known:
+		m.submit(slash.Unsent{})
+	case m.rewrite != nil: // nothing was made yet
+		m.rewrite = nil
+		m.remember(m.input.Text())
+		m.input.Clear()
+	case !m.input.Empty() || !m.known:
 		m.talk.End()
 	case m.editing:
 		m.editing = false
@@ -326,10 +322,11 @@ func (m *model) interrupt() tea.Cmd {
 	switch {
 	case m.over != nil:
 		m.over = nil
-	case !m.input.empty():
-		m.remember(m.input.text()) // it may have been a slip
-		m.input.clear()
-		m.menu.close()
+	case !m.input.Empty():
+		m.remember(m.input.Text()) // it may have been a slip
+		m.input.Clear()
+		m.input.Menu.Close()
+		m.rewrite = nil
 	case m.leaving:
 		return tea.Quit
 	default:
@@ -338,34 +335,45 @@ func (m *model) interrupt() tea.Cmd {
 	return nil
 }
 
-func (m *model) recall(text string, ok bool) {
-	if ok {
-		m.input.set(text)
-		m.menu.close()
-	}
-}
-
-func (m *model) toggleMode(queue string, mode protocol.Mode) {
+func (ob *outbox) toggleMode(queue string, mode protocol.Mode) {
 	to := protocol.ModeAll
 	if mode == protocol.ModeAll {
 		to = protocol.ModeOneAtATime
 	}
-	m.do("mode", func(ctx context.Context, p place) outcome { return setMode(ctx, p, queue, to) })
+	ob.do("mode", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.SetMode(ctx, p, queue, to) })
 }
 
 func (m *model) copyFocused() tea.Cmd {
 	text := m.talk.Focused()
 	if text == "" {
-		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.shown("block-before"),
-			m.keys.shown("copy")))
+		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.Shown("block-before"),
+			m.keys.Shown("copy")))
 		return nil
 	}
+	return m.copyText(text)
+}
+
+// copied is what the clipboard's programs came to; the terminal was asked, too.
+type copied struct{ took []string }
+
+// copyText puts a text into the clipboard, by the terminal and by the programs that are there.
+func (m *model) copyText(text string) tea.Cmd {
+	getenv := m.opts.Getenv
+	m.jobs.Start(func(ctx context.Context) tea.Msg { return copied{terminal.Copy(ctx, getenv, text)} })
 	return tea.SetClipboard(text)
+}
+
+func (m *model) copied(c copied) {
+	said := "copied"
+	if len(c.took) == 0 {
+		said += ", where the terminal takes it (OSC 52)"
+	}
+	m.talk.Notice("info", said)
 }
 
 // command does what a slash command says that a key stands for.
 func (m *model) command(line string) tea.Cmd {
-	cmd, rest, err := parseCommand(line)
+	cmd, rest, err := slash.Parse(line)
 	if err != nil || cmd == nil {
 		return nil
 	}
@@ -373,41 +381,74 @@ func (m *model) command(line string) tea.Cmd {
 }
 
 // run runs a command. Those that need no daemon are done at once.
-func (m *model) run(c *command, arg string) tea.Cmd {
+func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 	switch {
 	case m.choosesHost(c, arg): // also while one is waited for
-		m.open(newSessions(m, sessionList{}))
+		m.open(newSessions(m, slash.SessionList{}))
 		return nil
-	case c.name == "abort":
-		m.submit(unsent{})
+	case c.Name == "abort":
+		m.submit(slash.Unsent{})
 		return nil
-	case c.name == "follow-up":
-		m.submit(unsent{text: arg, images: m.images, followUp: true})
-		m.images = nil
+	case c.Name == "follow-up":
+		m.submit(slash.Unsent{Text: arg, Images: m.input.Images, FollowUp: true})
+		m.input.Images = nil
 		return nil
-	case c.local:
-		return m.apply(c.run(m.jobs.ctx, m.place(), arg))
+	case c.Local:
+		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))
 	}
-	f := func(ctx context.Context, p place) outcome { return c.run(ctx, p, arg) }
-	if strings.HasPrefix(c.name, "bash") {
+	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
+	if strings.HasPrefix(c.Name, "bash") {
 		f = m.stoppable(f)
 	}
-	m.do(c.name, f)
+	m.do(c.Name, f)
 	return nil
 }
 
 // choosesHost tells whether a command shows the sessions of several daemons, for which the
 // one that is shown is not needed.
-func (m *model) choosesHost(c *command, arg string) bool {
-	return c.name == "switch" && arg == "" && len(m.sites) > 1
+func (m *model) choosesHost(c *slash.Command, arg string) bool {
+	return c.Name == "switch" && arg == "" && len(m.sites) > 1
 }
 
+// action is what a command does.
+type action func(context.Context, slash.Place) slash.Outcome
+
 // stoppable is a job that Esc ends.
-func (m *model) stoppable(f func(context.Context, place) outcome) func(context.Context, place) outcome {
-	shell, end := context.WithCancel(m.jobs.ctx)
+func (m *model) stoppable(f action) action {
+	shell, end := context.WithCancel(m.jobs.Ctx)
 	m.endShell = end
-	return func(_ context.Context, p place) outcome {
+	return func(_ context.Context, p slash.Place) slash.Outcome {
 		defer end()
 		return f(shell, p)
 	}
+}
+
+// notedIf shows an error, if there is one.
+func (ob *outbox) notedIf(kind string, err error) {
+	if err != nil {
+		ob.talk.Notice(kind, err.Error())
+	}
+}
+
+func (ob *outbox) remember(text string) { ob.notedIf("error", ob.input.Remember(text)) }
+
+// updateInput takes in what the user does, and what is offered to go on with.
+func (m *model) updateInput(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case tea.KeyPressMsg:
+		return m.press(msg), true
+	case tea.PasteMsg:
+		return m.paste(msg), true
+	case tea.MouseWheelMsg:
+		return m.wheel(msg), true
+	case pasted:
+		m.pasted(msg)
+	case copied:
+		m.copied(msg)
+	case composer.Completed:
+		m.input.Menu.Fill(msg)
+	default:
+		return nil, false
+	}
+	return nil, true
 }

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/clienttest"
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -25,7 +28,7 @@ func atHost(name, socket string) Site {
 
 // useMany opens the screen of several daemons, as if each were on a machine of its own.
 // The first one has a session.
-func useMany(t *testing.T, first Site, others ...Site) *hand {
+func useMany(t *testing.T, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	h := useSites(t, nil, first, others...)
 	h.until("the session", func() bool { return h.known })
@@ -33,7 +36,7 @@ func useMany(t *testing.T, first Site, others ...Site) *hand {
 }
 
 // there sends a command to a daemon on a connection of its own.
-func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon, def protocol.Def[P, R], p P) R {
+func there[P protocol.Params, R protocol.Reply](t *testing.T, d *daemontest.Daemon, def protocol.Def[P, R], p P) R {
 	t.Helper()
 	r, err := follow.Once(context.Background(), follow.Socket(d.Socket), def, p)
 	if err != nil {
@@ -43,7 +46,7 @@ func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon,
 }
 
 // begun makes a session at a daemon, in which something was said.
-func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
+func begun(t *testing.T, d *daemontest.Daemon, title string) (id string) {
 	t.Helper()
 	id = there(t, d, protocol.NewSession, protocol.NewSessionParams{Title: title, Activate: new(bool)}).SessionID
 	there(t, d, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for " + title})
@@ -51,7 +54,7 @@ func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
 }
 
 // waits has a session ask whether a command may run.
-func waits(t *testing.T, d *tuitest.Daemon, session, command string) {
+func waits(t *testing.T, d *daemontest.Daemon, session, command string) {
 	t.Helper()
 	there(t, d, protocol.Prompt, protocol.PromptParams{
 		Scope: protocol.Scope{SessionID: session},
@@ -81,11 +84,11 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
 	h.send(tea.WindowSizeMsg{Width: 120, Height: 30})
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	h.write("half a sent")
 	h.press("ctrl+r")
 	h.until("all sessions, the one that waits first", func() bool {
-		return h.before("Ask for it", "waits", "gpu", "(no title)", "box", "Train it", "gpu")
+		return h.before("Ask for it", "needs you", "gpu", "(no title)", "box", "Train it", "gpu")
 	})
 	h.write("train")
 	h.until("that alone", func() bool { return !h.before("Ask for it") })
@@ -98,30 +101,30 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 		t.Errorf("got the farewell %q, want the host", got)
 	}
 	h.press("f6") // the session that asks, of the same host now
-	h.sees("Allow bash to run this?")
+	h.sees("Allow bash to run OUTSIDE")
 	h.press("ctrl+r")
 	h.sees("(no title)")
 	h.write("box")
 	h.sees("1 of 3")
 	h.press("enter")
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	h.press("f6")
-	h.sees("● gpu", "Allow bash to run this?")
+	h.sees("● gpu", "Allow bash to run OUTSIDE")
 }
 
-// Questions of a host that was left before it had said anything are still reported.
-func TestAHostThatIsLeftAtOnceKeepsItsQuestions(t *testing.T) {
+// Approvals of a host that was left before it had said anything are still reported.
+func TestAHostThatIsLeftAtOnceKeepsItsApprovals(t *testing.T) {
 	box, gpu := startNoused(t, ""), startNoused(t, "")
 	asks := begun(t, gpu, "Ask for it")
 	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
-	h.sees("1 question elsewhere")
+	h.sees("1 approval elsewhere")
 	h.move(h.sites[1], asks)
 	h.move(h.sites[0], "")
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	for range 2 { // and for good
 		h.until("box's session", func() bool { return h.goal == nil })
-		h.sees("1 question elsewhere")
+		h.sees("1 approval elsewhere")
 	}
 }
 
@@ -232,7 +235,7 @@ func TestTheBoardOfSeveralHosts(t *testing.T) {
 	begun(t, box, "Mend it")
 	h.sees("Mend it", "words for Mend it")
 	h.picks("ask gpu", "gpu", asks)
-	h.sees("Allow bash to run this?")
+	h.sees("Allow bash to run OUTSIDE")
 	h.press("f5")
 	h.write("o")
 	h.sees("approval: allowed")
@@ -310,8 +313,8 @@ func TestACommandToAnotherDaemonOutlivesItsRestart(t *testing.T) {
 		id, _ = commands.Want("set_title")
 		commands.Reply(id, "accepted", `{"command":"set_title","title":"a"}`)
 	}()
-	p := place{opts: &Options{Site: siteAt(d.Socket)}}
-	if _, err := ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
+	p := (&Options{Site: siteAt(d.Socket)}).place()
+	if _, err := slash.Ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
 		t.Error(err)
 	}
 	<-played

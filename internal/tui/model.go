@@ -3,20 +3,24 @@ package tui
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"noused/internal/tui/composer"
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/keymap"
+	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/cell"
-	"noused/internal/tui/question"
 	"noused/internal/tui/theme"
 	"noused/internal/tui/transcript"
 )
@@ -30,63 +34,83 @@ const (
 
 // model is the screen.
 type model struct {
-	opts  *Options // of the site that is shown
-	link  *follow.Session
-	busy  *sync.WaitGroup // what is being done over link
-	sites []*site         // all that can be shown
-	site  *site           // that is
-	jobs  *jobs
+	outbox
+	appearance
+	device
+
 	crash error
 	none  error // why the session that the user named cannot be shown
-	stops stops
-	lent  lent
 
-	width, height int
-	dark, color   bool // of the terminal
-	background    background
-	chosen        string // one of themes
-	theme         theme.Theme
-	mouse         bool        // is ours; else the terminal's
-	arrows        atomic.Bool // not mouse, for the input
-	focused       bool        // the terminal; true as long as it does not say otherwise
-	reports       bool        // it says so
-
-	config     config
-	keys       keymap
-	remembered remembered
+	config     settings.Config
+	remembered settings.Remembered
 	remembers  string // the file
 
-	daemonView
+	over  *overlay
+	board *boardView // on the screen
 
-	talk    *transcript.Transcript
-	input   *input
-	history *history
-	menu    menu
-	over    *overlay
-	board   *boardView // on the screen
-
-	question  *question.Panel // what the session waits for
+	approval  *approvals.Panel // what the session waits for
 	attention attention
-	notices   []string // to be shown once the next Snapshot is
-	find      *find    // nil: nothing is looked for
-
-	images  []image  // that go with the next text
-	unsent  []unsent // in the order they go in; see sending
-	sending bool     // the first of unsent is on its way
-	former  []former // on their way to daemons that are shown no more
-	working []string // other commands that the daemon has not answered
-	goal    *string  // the session that is to be shown, until it is
-	held    []job    // commands that wait until it is
+	find      *find // nil: nothing is looked for
 
 	endShell context.CancelFunc // of the shell line that was begun last
 
 	ticking      bool
 	forgetting   bool // a job waits for the end of a note
 	frame        int
-	questionRow  int    // of the lines below the conversation, where the question begins
+	approvalRow  int    // of the lines below the conversation, where the approval begins
 	leaving      bool   // Ctrl+C was pressed once
 	editing      bool   // Esc was, with nothing to abort
-	answeredHere string // id of the question that was answered here last
+	answeredHere string // id of the approval that was answered here last
+}
+
+// outbox is what is on its way to daemons, and where it is written and what happened to it is
+// told. What was not accepted goes back into the input.
+type outbox struct {
+	daemons
+	talk    *transcript.Transcript
+	input   *composer.Composer
+	notices []string // to be shown once the next Snapshot is
+
+	unsent  []slash.Unsent // in the order they go in; see sending
+	sending bool           // the first of unsent is on its way
+	former  []former       // on their way to daemons that are shown no more
+	working []string       // other commands that the daemon has not answered
+	goal    *string        // the session that is to be shown, until it is
+	held    []job          // commands that wait until it is
+}
+
+// daemons are those that can be shown, and what is known of the one that is.
+type daemons struct {
+	opts  *Options // of the site that is shown
+	link  *follow.Session
+	busy  *sync.WaitGroup // what is being done over link
+	sites []*site         // all that can be shown
+	site  *site           // that is
+	jobs  *jobs.Jobs
+
+	daemonView
+}
+
+// appearance is how everything is drawn.
+type appearance struct {
+	width, height int
+	dark, color   bool   // of the terminal
+	chosen        string // one of themes
+	theme         theme.Theme
+	keys          keymap.Map
+}
+
+// device is what is known of the terminal, and who has it.
+type device struct {
+	stops      terminal.Stops
+	lent       terminal.Lent
+	background background
+	mouse      bool        // is ours; else the terminal's
+	arrows     atomic.Bool // not mouse, for the input
+	focused    bool        // the terminal; true as long as it does not say otherwise
+	reports    bool        // it says so
+
+	showsProgress bool // it takes OSC 9;4
 }
 
 // daemonView is what the daemon said that is shown, and what is known of it.
@@ -96,11 +120,13 @@ type daemonView struct {
 	known   bool                 // there was a Snapshot
 	offline *follow.Disconnected // nil while connected
 	since   time.Time            // when the run began; zero where nobody said
+	took    time.Duration        // of the run before
 	tools   []tool               // that are running, in the order they began
 	ours    []string             // ids of inputs sent from here
 	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply
-	retry   unsent               // what was sent last and failed
+	rewrite *slash.Edit          // the message that the input is written for anew
+	retry   slash.Unsent         // what was sent last and failed
 	where   whereabouts
 	offer   offer
 
@@ -109,54 +135,37 @@ type daemonView struct {
 
 type tool struct{ id, name string }
 
-func newModel(o Options, l *follow.Session, j *jobs) *model {
+func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
-		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
-		input: newInput(), stops: make(stops, 1), focused: true,
+		outbox:     outbox{daemons: daemons{opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j}},
+		appearance: appearance{dark: true, color: color, width: 80, height: 24},
 	}
-	m.talk = transcript.New(m.look())
-	m.question = question.New(m.theme, o.home())
-	m.sites = sitesOf(m.opts)
-	m.site = m.sites[0]
-	m.configure()
+	m.stops, m.focused = make(terminal.Stops, 1), true
+	m.showsProgress = terminal.ShowsProgress(o.Getenv)
+
 	var err error
-	m.history, err = loadHistory(filepath.Join(stateDir(o.Getenv, "nous"), "history"))
+	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.Start, m.place)
 	if err != nil {
 		m.notices = append(m.notices, err.Error())
 	}
+	m.talk = transcript.New(m.look())
+	m.approval = approvals.New(m.theme, o.home())
+	m.sites = sitesOf(m.opts)
+	m.site = m.sites[0]
+	m.configure()
 	return m
-}
-
-func (m *model) look() transcript.Look {
-	return transcript.Look{Width: m.width, Dark: m.isDark(), Color: m.isColored()}
-}
-
-func (m *model) isDark() bool { return m.dark && m.chosen != "light" || m.chosen == "dark" }
-
-func (m *model) isColored() bool { return m.color && m.chosen != "none" }
-
-// dress gives everything its styles and sizes.
-func (m *model) dress() {
-	m.theme = theme.New(m.isDark(), m.isColored())
-	m.input.look(m.theme)
-	m.input.resize(m.width, m.height*2/5)
-	m.talk.SetLook(m.look())
-	m.question.SetTheme(m.theme)
-	if m.over != nil {
-		m.over.box.SetLook(m.pickLook())
-	}
 }
 
 // Messages of the jobs.
 type (
 	finished struct {
-		at place
-		outcome
+		at slash.Place
+		slash.Outcome
 	}
 	answered struct { // to the first of unsent
-		at place
-		outcome
+		at slash.Place
+		slash.Outcome
 	}
 	refreshed struct {
 		link    *follow.Session
@@ -191,16 +200,16 @@ func (m *model) Init() tea.Cmd {
 
 // listen ends with the program, or with the link. While events stream it takes
 // them a frame's worth at a time.
-func (m *model) listen(link *follow.Session) {
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+func (ds *daemons) listen(link *follow.Session) {
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
 			case u, ok := <-link.Updates():
 				if !ok {
 					return nil
 				}
-				m.jobs.send(said{link, u})
-				if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/framesPerSecond) {
+				ds.jobs.Send(said{link, u})
+				if _, streaming := u.(follow.Events); streaming && !jobs.Pause(ctx, time.Second/terminal.FramesPerSecond) {
 					return nil
 				}
 			case <-ctx.Done():
@@ -210,24 +219,12 @@ func (m *model) listen(link *follow.Session) {
 	})
 }
 
-// pause waits and tells whether it was not cut short.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // Update is called by bubbletea.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	cmd := m.update(msg)
 	m.tendBoard()
 	m.markRead()
-	m.tendQuestion()
+	m.tendApproval()
 	m.tick()
 	m.forget()
 	m.findMore()
@@ -242,113 +239,48 @@ func (m *model) forget() {
 	}
 	m.forgetting = true
 	left := end.Sub(m.opts.Now())
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, left) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, left) {
 			return nil
 		}
 		return forgotten{}
 	})
 }
 
-func (m *model) update(msg tea.Msg) tea.Cmd {
+// update gives a message to the part whose it is.
+func (m *model) update(msg tea.Msg) (cmd tea.Cmd) {
+	for _, part := range []func(tea.Msg) (tea.Cmd, bool){
+		m.updateTerminal, m.updateConnection, m.updateInput, m.updateSites, m.updateOverlay, m.updateJobs,
+	} {
+		if cmd, mine := part(msg); mine {
+			return cmd
+		}
+	}
+	return nil
+}
+
+// updateJobs takes in what the screen has of itself.
+func (m *model) updateJobs(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
-		m.dress()
-	case tea.BackgroundColorMsg:
-		if m.dark != msg.IsDark() {
-			m.dark = msg.IsDark()
-			m.dress()
-		}
-		return m.backgroundAnswered()
-	case noBackground:
-		return m.backgroundAnswered()
-	case tea.ColorProfileMsg:
-		if m.color && msg.Profile <= colorprofile.ASCII {
-			m.color = false
-			m.dress()
-		}
-	case stopped:
-		return m.suspend()
-	case continued:
-		return release(func() {})
-	case tea.FocusMsg:
-		m.reports = true
-		m.lookedAt(true)
-	case tea.BlurMsg:
-		m.reports = true
-		m.lookedAt(false)
-	case tea.ResumeMsg:
-		return m.resumed()
-	case edited:
-		return m.edited(msg)
-	case wasSetUp:
-		return m.setUpDone(msg)
-	case tea.KeyPressMsg:
-		return m.press(msg)
-	case tea.PasteMsg:
-		return m.paste(msg)
-	case tea.MouseWheelMsg:
-		return m.wheel(msg)
-	case said:
-		if msg.link == m.link {
-			return m.heed(msg.Update)
-		}
-	case finished:
-		return m.finish(msg)
-	case answered:
-		return m.answer(msg)
-	case refreshed:
-		m.refreshed(msg)
-	case pasted:
-		m.pasted(msg)
-	case completed:
-		m.menu.fill(msg)
-	case offered:
-		m.offer.service = bool(msg)
-	case previewed:
-		m.previewed(msg)
-	case found:
-		m.found(msg)
-	case removed:
-		m.removed(msg)
-	case listed:
-		m.listed(msg)
-	case unheard:
-		m.siteReached(msg.site)
-	case unanswered:
-		m.askAgain(msg.site)
-	case away:
-		m.away(msg)
-	case counted:
-		m.counted(msg)
-	case happened:
-		m.happened(msg)
-	case burstOver:
-		return m.ring()
+	case moreCommands:
+		msg.show()
 	case located:
 		m.located(msg)
-	case boardTold:
-		msg()
-	case started:
-		return m.started(msg)
-	case approved:
-		m.approved(msg)
 	case findOn:
 		m.foundMore(msg)
-	case resend:
-		m.sendNext()
 	case forgotten:
 		m.forgetting = false
 		m.talk.DropNotes(false, false)
 	case ticked:
 		m.ticking = false
 		m.frame++
-	case crashed:
-		m.crash = msg.err
-		return tea.Quit
+	case jobs.Crashed:
+		m.crash = msg.Err
+		return tea.Quit, true
+	default:
+		return nil, false
 	}
-	return nil
+	return nil, true
 }
 
 // heed takes in what the link says, unless it is the end.
@@ -373,25 +305,27 @@ func (m *model) resumed() tea.Cmd {
 	return tea.Sequence(tea.ClearScreen, m.askBackground())
 }
 
-func (m *model) place() place {
-	return place{opts: m.opts, link: m.link, busy: m.busy, state: m.state}
+func (ds *daemons) place() slash.Place {
+	p := ds.opts.place()
+	p.Link, p.Busy, p.State = ds.link, ds.busy, ds.state
+	return p
 }
 
 // refresh asks for the state, not more often than every refreshEvery, and again
 // if something happens meanwhile.
-func (m *model) refresh() {
-	if m.refreshing {
-		m.again = true
+func (ds *daemons) refresh() {
+	if ds.refreshing {
+		ds.again = true
 		return
 	}
-	m.refreshing = true
-	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, refreshEvery) {
+	ds.refreshing = true
+	p := ds.place()
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, refreshEvery) {
 			return nil
 		}
-		s, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.scope()})
-		return refreshed{p.link, p.state.SessionID, s, err}
+		s, err := slash.Ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.Scope()})
+		return refreshed{p.Link, p.State.SessionID, s, err}
 	})
 }
 
@@ -421,33 +355,31 @@ func (m *model) tick() {
 		return
 	case m.offline != nil:
 		every = slowTick
-	case m.question.ID() != "" && len(m.working) == 0 && len(m.unsent) == 0: // which may wait for days
+	case m.approval.ID() != "" && len(m.working) == 0 && len(m.unsent) == 0: // which may wait for days
 		return
 	case !m.running() && len(m.working) == 0 && len(m.unsent) == 0 && !m.talk.Animating() && m.known:
 		return
 	}
 	m.ticking = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, every) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, every) {
 			return nil
 		}
 		return ticked{}
 	})
 }
 
-func (m *model) running() bool { return m.known && m.place().running() }
+func (ds *daemons) running() bool { return ds.known && ds.place().Running() }
 
 // title is what the session is called.
-func (m *model) title() string {
-	if m.state.Title != "" {
-		return cell.Line(m.state.Title, 200)
+func (ds *daemons) title() string {
+	if ds.state.Title != "" {
+		return cell.Line(ds.state.Title, 200)
 	}
-	return m.state.SessionID
+	return ds.state.SessionID
 }
 
-func panicError(r any) error { return fmt.Errorf("panic: %v\n%s", r, debug.Stack()) }
-
 // noDaemon tells whether the screen has nothing to show because nobody listens.
-func (m *model) noDaemon() bool {
-	return !m.known && m.offline != nil && m.offline.NoDaemon
+func (ds *daemons) noDaemon() bool {
+	return !ds.known && ds.offline != nil && ds.offline.NoDaemon
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
 
@@ -80,11 +82,11 @@ type (
 	}
 )
 
-func (m *model) pickLook() pick.Look { return pick.Look{Theme: m.theme} }
+func (a *appearance) pickLook() pick.Look { return pick.Look{Theme: a.theme} }
 
 func (m *model) open(o *overlay) {
 	m.over = o
-	m.menu.close()
+	m.input.Menu.Close()
 	m.over.search(m)
 }
 
@@ -104,20 +106,20 @@ func serversLine(servers []protocol.ServerInfo) string {
 func newChooser(m *model, list any) *overlay {
 	look := m.pickLook()
 	switch list := list.(type) {
-	case sessionList:
+	case slash.SessionList:
 		return newSessions(m, list)
-	case toolList:
-		p := pick.New("Tools the model is offered"+serversLine(list.servers), pick.Tools(list.tools), pick.With(look),
+	case slash.ToolList:
+		p := pick.New("Tools the model is offered"+serversLine(list.Servers), pick.Tools(list.Tools), pick.With(look),
 			pick.Several())
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
-			m.do("tools", func(ctx context.Context, p place) outcome { return setTools(ctx, p, c.IDs) })
+			m.do("tools", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.SetTools(ctx, p, c.IDs) })
 			return nil
 		}}
-	case modelList:
-		p := pick.New("Models (/model probe asks the servers)", pick.Models(list.models), pick.With(look),
+	case slash.ModelList:
+		p := pick.New("Models (/model probe asks the servers)", pick.Models(list.Models), pick.With(look),
 			pick.Current(strings.TrimSpace(m.state.Model.Provider+"/"+m.state.Model.Name+" "+m.state.Model.BaseURL)))
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
-			m.do("model", func(ctx context.Context, p place) outcome { return chooseModel(ctx, p, c.IDs[0]) })
+			m.do("model", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.ChooseModel(ctx, p, c.IDs[0]) })
 			return nil
 		}}
 	case protocol.Tree:
@@ -148,12 +150,12 @@ func (m *model) choose(msg tea.Msg) tea.Cmd {
 }
 
 func (m *model) chooseEntry(c pick.Choice) tea.Cmd {
-	id, name, f := c.IDs[0], "leaf", setLeaf
+	id, name, f := c.IDs[0], "leaf", slash.SetLeaf
 	if c.Action == pick.Branch {
-		name, f = "branch", branchSession
+		name, f = "branch", slash.BranchSession
 	}
 	m.over = nil
-	m.do(name, func(ctx context.Context, p place) outcome { return f(ctx, p, id) })
+	m.do(name, func(ctx context.Context, p slash.Place) slash.Outcome { return f(ctx, p, id) })
 	return nil
 }
 
@@ -174,4 +176,23 @@ func preview(all protocol.Messages) []string {
 		lines = append(lines, "")
 	}
 	return lines
+}
+
+// updateOverlay takes in what boxes over the conversation have asked for.
+func (m *model) updateOverlay(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case previewed:
+		m.previewed(msg)
+	case found:
+		m.found(msg)
+	case removed:
+		m.removed(msg)
+	case listed:
+		m.listed(msg)
+	case boardTold:
+		msg()
+	default:
+		return nil, false
+	}
+	return nil, true
 }

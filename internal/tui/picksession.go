@@ -6,8 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/pick"
 )
@@ -23,19 +27,19 @@ type listed struct {
 	err  error
 }
 
-func newSessions(m *model, list sessionList) *overlay {
-	o := &overlay{chosen: (*model).chooseSession, searches: len(list.matches) == 0 &&
-		refusal(m.link, protocol.SearchSessions, protocol.SearchSessionsParams{}) == nil}
+func newSessions(m *model, list slash.SessionList) *overlay {
+	o := &overlay{chosen: (*model).chooseSession, searches: len(list.Matches) == 0 &&
+		slash.Refusal(m.link, protocol.SearchSessions, protocol.SearchSessionsParams{}) == nil}
 	for _, s := range m.sites {
 		o.lists = append(o.lists, &listing{site: s})
 	}
 	if len(o.lists) == 1 {
-		o.lists[0].list, o.lists[0].matches = list.sessions, list.matches
+		o.lists[0].list, o.lists[0].matches = list.Sessions, list.Matches
 	}
 	o.picker = pick.New("Sessions", o.items(m), pick.With(m.pickLook()), pick.Current(m.key(m.site, m.state.SessionID)),
 		pick.Deletes("session"), pick.Previews())
-	if list.query != "" {
-		o.picker.Update(tea.PasteMsg{Content: list.query})
+	if list.Query != "" {
+		o.picker.Update(tea.PasteMsg{Content: list.Query})
 	}
 	o.box = o.picker
 	if len(o.lists) > 1 {
@@ -50,7 +54,7 @@ func (o *overlay) items(m *model) []pick.Item {
 	if len(o.lists) > 1 {
 		return o.merged(m)
 	}
-	return pick.Sessions(o.lists[0].list, o.lists[0].matches, m.opts.Now())
+	return pick.Sessions(o.lists[0].list, o.lists[0].matches, m.opts.Now(), m.opts.home())
 }
 
 // merged are the sessions of all daemons: those that wait for somebody, a line for each
@@ -69,13 +73,13 @@ func (o *overlay) merged(m *model) []pick.Item {
 		for _, s := range l.list {
 			infos[s.SessionID] = s
 		}
-		for _, item := range pick.Sessions(l.list, l.matches, m.opts.Now()) {
+		for _, item := range pick.Sessions(l.list, l.matches, m.opts.Now(), m.opts.home()) {
 			r := row{item, l, infos[item.ID], 3}
 			switch {
 			case infos[item.ID].SessionID == "": // found by its text
 				r.rank = 4
 			case r.info.Need() == protocol.NeedAnswer:
-				r.rank, r.Mark = 0, "waits"
+				r.rank = 0
 			case l.site == m.site && r.info.Workdir == m.state.Workdir:
 				r.rank = 2
 			}
@@ -101,7 +105,7 @@ func (l *listing) note(m *model) pick.Item {
 	item := pick.Item{ID: m.key(l.site, ""), Title: host, Note: true}
 	switch why := cmp.Or(m.lost(l.site), l.problem); {
 	case why != nil:
-		item.Mark, item.Bad, item.Detail = "away", true, strings.TrimPrefix(describe(why), host+": ")
+		item.Mark, item.Bad, item.Detail = "away", true, strings.TrimPrefix(slash.Describe(why), host+": ")
 	case !l.told:
 		item.Mark = "connecting"
 	default:
@@ -117,11 +121,11 @@ func (o *overlay) list(m *model, l *listing) {
 		return
 	}
 	l.listing = true
-	m.keep(m.at(l.site), func(ctx context.Context, p place) tea.Msg {
-		if l.told && !pause(ctx, refreshEvery) {
+	m.keep(m.at(l.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		if l.told && !jobs.Pause(ctx, refreshEvery) {
 			return nil
 		}
-		list, err := listSessions(ctx, p)
+		list, err := slash.ListSessions(ctx, p)
 		return listed{o, l, list, err}
 	})
 }
@@ -172,29 +176,29 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 		return nil
 	}
 	o := m.over
-	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg {
-		if _, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err != nil {
+	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
+		if _, err := actions.Delete(ctx, p, id); err != nil {
 			return removed{over: o, err: err}
 		}
-		list, err := listSessions(ctx, p)
+		list, err := slash.ListSessions(ctx, p)
 		return removed{o, o.of(at), id, list, err}
 	})
 	return nil
 }
 
 // enterAt shows a session, and makes it the active one of its daemon.
-func (m *model) enterAt(at *site, id string) {
-	if m.goal != nil && m.offline != nil { // which may not come for long
-		m.goal = nil
-		m.stay()
+func (ob *outbox) enterAt(at *site, id string) {
+	if ob.goal != nil && ob.offline != nil { // which may not come for long
+		ob.goal = nil
+		ob.stay()
 	}
-	m.do("switch", func(ctx context.Context, p place) outcome {
-		if p.opts != at.opts {
-			p = place{opts: at.opts}
+	ob.do("switch", func(ctx context.Context, p slash.Place) slash.Outcome {
+		if p.Site != &at.opts.Site {
+			p = at.opts.place()
 		}
-		o := enterSession(ctx, p, id)
-		if o.err == nil {
-			o.site = at
+		o := slash.EnterSession(ctx, p, id)
+		if o.Err == nil {
+			o.Site = &at.opts.Site
 		}
 		return o
 	})
@@ -215,12 +219,12 @@ func (o *overlay) search(m *model) {
 func (o *overlay) searchIn(m *model, l *listing) {
 	l.asked, l.asking = o.picker.Query(), true
 	query := l.asked
-	m.keep(m.at(l.site), func(ctx context.Context, p place) tea.Msg {
-		if len(query) < searchFrom || !pause(ctx, typingPause) {
+	m.keep(m.at(l.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		if len(query) < searchFrom || !jobs.Pause(ctx, typingPause) {
 			return found{over: o, of: l}
 		}
 		limit := 200
-		r, err := ask(ctx, p, protocol.SearchSessions, protocol.SearchSessionsParams{Text: query, Limit: &limit})
+		r, err := slash.Ask(ctx, p, protocol.SearchSessions, protocol.SearchSessionsParams{Text: query, Limit: &limit})
 		if err != nil { // the titles are filtered all the same
 			return found{over: o, of: l}
 		}
@@ -242,7 +246,7 @@ func (m *model) removed(r removed) {
 		m.follow("")
 	}
 	if r.err != nil {
-		m.talk.Notice("error", describe(r.err))
+		m.talk.Notice("error", slash.Describe(r.err))
 		if m.over == r.over {
 			m.over = nil // or nobody would see it
 		}
@@ -263,14 +267,14 @@ func (o *overlay) askPreview(m *model) {
 	}
 	o.previewed = true
 	at, id := m.of(key)
-	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg {
-		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
+	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
+		jobs.Pause(ctx, typingPause)
+		r, err := slash.Ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
 			Scope: protocol.Scope{SessionID: id},
 			Limit: new(previewMessages),
 		})
 		if err != nil {
-			return previewed{o, key, []string{describe(err)}}
+			return previewed{o, key, []string{slash.Describe(err)}}
 		}
 		return previewed{o, key, preview(r)}
 	})

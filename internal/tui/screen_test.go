@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/composer"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/follow"
@@ -20,8 +23,8 @@ func TestPromptIsAnsweredAndTheInputEmptied(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	h.write("what a day")
 	h.press("enter")
-	if !h.input.empty() {
-		t.Errorf("got %q in the input, want nothing", h.input.text())
+	if !h.input.Empty() {
+		t.Errorf("got %q in the input, want nothing", h.input.Text())
 	}
 	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
 	h.sees("what a day", "idle", "connected")
@@ -42,7 +45,7 @@ func TestSteerFollowUpAndAbortWhileRunning(t *testing.T) {
 	h.write("being written")
 	h.press("esc")
 	h.until("end of the run", func() bool { return !h.running() && len(h.unsent) == 0 })
-	if got, want := h.input.text(), "at once\n\nafter that\n\nbeing written"; got != want {
+	if got, want := h.input.Text(), "at once\n\nafter that\n\nbeing written"; got != want {
 		t.Errorf("got %q in the input, want what was queued before what was written: %q", got, want)
 	}
 	h.until("empty queue", func() bool { return len(h.state.Queued.Steer) == 0 })
@@ -67,7 +70,10 @@ func TestTextsAreDeliveredInTheOrderTheyWereSent(t *testing.T) {
 
 func TestModesAreSeenAndSwitched(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
-	h.sees("steering: one at a time")
+	h.until("the session", func() bool { return h.known })
+	if strings.Contains(h.screen(), "steering:") {
+		t.Errorf("the default is on the screen:\n%s", h.screen())
+	}
 	h.press("f2")
 	h.sees("steering: all")
 	h.write("/mode follow-up all")
@@ -152,7 +158,7 @@ func TestRefusedTextStaysInTheInput(t *testing.T) {
 	h.write("/nonsense at all")
 	h.press("enter")
 	h.sees("there is no command /nonsense")
-	if got := h.input.text(); got != "/nonsense at all" {
+	if got := h.input.Text(); got != "/nonsense at all" {
 		t.Errorf("got %q in the input", got)
 	}
 }
@@ -178,13 +184,13 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	h.write("kept")
 	h.press("enter")
 	h.sees("not connected")
-	if got := h.input.text(); got != "kept" {
+	if got := h.input.Text(); got != "kept" {
 		t.Errorf("got %q in the input", got)
 	}
 	d.Start()
 	h.sees("connected", "before the fall", "the daemon was restarted")
 	h.press("enter")
-	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && h.input.empty() })
+	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && h.input.Empty() })
 }
 
 func TestOfferStartsADaemon(t *testing.T) {
@@ -327,16 +333,16 @@ func TestWhatCtrlCEmptiesIsInTheHistory(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	h.write("a long letter")
 	h.press("ctrl+c")
-	if !h.input.empty() {
-		t.Fatalf("got %q in the input", h.input.text())
+	if !h.input.Empty() {
+		t.Fatalf("got %q in the input", h.input.Text())
 	}
 	h.press("up")
-	if got := h.input.text(); got != "a long letter" {
+	if got := h.input.Text(); got != "a long letter" {
 		t.Errorf("Up brings %q, want what was emptied", got)
 	}
-	again, err := loadHistory(h.history.path)
-	if err != nil || len(again.texts) != 1 {
-		t.Errorf("the next nous finds %q, %v", again.texts, err)
+	again, err := composer.LoadHistory(h.input.History.Path)
+	if err != nil || len(again.Texts) != 1 {
+		t.Errorf("the next nous finds %q, %v", again.Texts, err)
 	}
 }
 
@@ -412,14 +418,14 @@ func TestImagesGoWithTheNextText(t *testing.T) {
 	h.press("enter")
 	h.write("look at this")
 	h.press("enter")
-	h.until("refusal", func() bool { return len(h.unsent) == 0 && len(h.images) == 1 })
+	h.until("refusal", func() bool { return len(h.unsent) == 0 && len(h.input.Images) == 1 })
 	h.sees("attachments[0].path", "look at this", "image shot.png.missing")
-	h.images = []image{{path: shot, name: "shot.png"}}
+	h.input.Images = []slash.Image{{Path: shot, Name: "shot.png"}}
 	h.press("enter")
 	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 && len(h.unsent) == 0 })
 	h.sees("look at this", "shot.png")
-	if len(h.images) > 0 {
-		t.Errorf("%d images would go with the next text, too", len(h.images))
+	if len(h.input.Images) > 0 {
+		t.Errorf("%d images would go with the next text, too", len(h.input.Images))
 	}
 }
 
@@ -440,7 +446,7 @@ func TestWhatIsSentAfterACommandFindsItDone(t *testing.T) {
 	h.write("/switch " + first)
 	h.press("enter")
 	h.until("the first session", func() bool { return h.state.SessionID == first })
-	h.sees("steering: one at a time")
+	h.until("the default", func() bool { return h.state.SteeringMode == protocol.ModeOneAtATime })
 }
 
 func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {
@@ -450,7 +456,7 @@ func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {
 		h.press("enter")
 	}
 	h.sees("no session has", "/mode was not done")
-	if got, want := h.input.text(), "//meant for the other"; got != want || len(h.unsent) > 0 {
+	if got, want := h.input.Text(), "//meant for the other"; got != want || len(h.unsent) > 0 {
 		t.Errorf("got %q in the input and %d texts on their way, want %q", got, len(h.unsent), want)
 	}
 	h.press("enter")

@@ -1,10 +1,16 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
@@ -16,178 +22,170 @@ import (
 // job is a command to be done beside the screen.
 type job struct {
 	name string
-	do   func(context.Context, place) outcome
-}
-
-// unsent is a text on its way to the daemon, or, as the zero unsent, an abort,
-// which must not overtake the texts before it.
-type unsent struct {
-	text, key string
-	skill     string // what it says goes with the text
-	call      bool   // a server makes the text
-	images    []image
-	followUp  bool
+	do   func(context.Context, slash.Place) slash.Outcome
 }
 
 // goOn does what waited, if nothing is in its way any more.
-func (m *model) goOn() {
-	held := m.held
-	m.held = nil
+func (ob *outbox) goOn() {
+	held := ob.held
+	ob.held = nil
 	for _, j := range held {
-		m.do(j.name, j.do) // or holds it again
+		ob.do(j.name, j.do) // or holds it again
 	}
-	m.sendNext()
+	ob.sendNext()
 }
 
 // stay gives back what was meant for a session that is not shown.
-func (m *model) stay() {
-	m.giveBack()
-	for _, j := range m.held {
-		m.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
+func (ob *outbox) stay() {
+	ob.giveBack()
+	for _, j := range ob.held {
+		ob.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
 	}
-	m.held = nil
+	ob.held = nil
 }
 
 // giveBack puts the texts that are not on their way into the input again.
-func (m *model) giveBack() {
+func (ob *outbox) giveBack() {
 	going := 0
-	if m.sending {
+	if ob.sending {
 		going = 1
 	}
-	back := m.unsent[going:]
-	m.unsent = m.unsent[:going]
-	m.written(back)
+	back := ob.unsent[going:]
+	ob.unsent = ob.unsent[:going]
+	ob.written(back)
 }
 
 // written puts texts that were not sent into the input again.
-func (m *model) written(back []unsent) {
+func (ob *outbox) written(back []slash.Unsent) {
 	var texts []string
-	var images []image
+	var images []slash.Image
 	for _, u := range back {
-		if u.text != "" {
-			texts, images = append(texts, u.text), append(images, u.images...)
+		if u.Text != "" {
+			texts, images = append(texts, u.Text), append(images, u.Images...)
 		}
 	}
-	asWritten := len(back) > 0 && (back[0].skill != "" || back[0].call)
-	m.images = append(images, m.images...)
+	asWritten := len(back) > 0 && (back[0].Skill != "" || back[0].Call)
+	ob.input.Images = append(images, ob.input.Images...)
 	if asWritten {
-		m.input.prepend(strings.Join(texts, "\n\n"))
+		ob.input.Prepend(strings.Join(texts, "\n\n"))
 		return
 	}
-	m.input.before(texts...)
+	ob.input.Before(texts...)
 }
 
 // moving tells whether another session is about to be shown, or another part of
 // this one; in order tells whether a text that is sent now finds things as the
 // commands before it left them.
-func (m *model) moving() bool {
-	return m.goal != nil || slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).moves })
+func (ob *outbox) moving() bool {
+	return ob.goal != nil || slices.ContainsFunc(ob.working, func(name string) bool { return slash.Named(name).Moves })
 }
 
-func (m *model) inOrder() bool {
-	return !m.moving() && !slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).first })
+func (ob *outbox) inOrder() bool {
+	return !ob.moving() && !slices.ContainsFunc(ob.working, func(name string) bool { return slash.Named(name).First })
 }
 
 // do runs a command beside the screen, in the session that is shown or about to
 // be.
-func (m *model) do(name string, f func(context.Context, place) outcome) {
-	if m.moving() {
-		m.held = append(m.held, job{name, f})
+func (ob *outbox) do(name string, f func(context.Context, slash.Place) slash.Outcome) {
+	if ob.moving() {
+		ob.held = append(ob.held, job{name, f})
 		return
 	}
-	m.working = append(m.working, name)
-	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg {
-		return finished{p, f(ctx, p).of(name)}
+	ob.working = append(ob.working, name)
+	ob.keep(ob.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+		return finished{p, f(ctx, p).Of(name)}
 	})
-}
-
-// of names the command that came to the outcome.
-func (o outcome) of(name string) outcome {
-	o.name = name
-	return o
 }
 
 // finish shows what a command came to.
 func (m *model) finish(f finished) tea.Cmd {
-	o := f.outcome
-	if f.at.link != m.link {
+	o := f.Outcome
+	if f.at.Link != m.link {
 		m.finishedElsewhere(f)
 		return nil
 	}
-	if i := slices.Index(m.working, o.name); i >= 0 {
+	if i := slices.Index(m.working, o.Name); i >= 0 {
 		m.working = slices.Delete(m.working, i, i+1)
 	}
 	cmd := m.apply(o)
-	if commandNamed(o.name).moves && o.follow == nil { // it failed, or shows a list
+	if slash.Named(o.Name).Moves && o.Follow == nil { // it failed, or shows a list
 		m.stay()
 	}
 	m.goOn()
 	return cmd
 }
 
-func (m *model) apply(o outcome) tea.Cmd {
-	if errors.Is(o.err, context.Canceled) && m.jobs.ctx.Err() != nil {
+func (m *model) apply(o slash.Outcome) tea.Cmd {
+	if errors.Is(o.Err, context.Canceled) && m.jobs.Ctx.Err() != nil {
 		return nil
 	}
-	if o.err != nil {
-		m.talk.Notice("error", describe(o.err))
+	if o.Err != nil {
+		m.talk.Notice("error", slash.Describe(o.Err))
 		m.talk.End()
 	}
-	if o.text != "" {
-		m.input.before(o.text)
+	if o.Edit != nil && o.Edit.Session == m.state.SessionID {
+		m.rewrite = o.Edit
 	}
-	m.input.before(o.back...)
-	if o.sent != "" {
-		m.ours = append(m.ours, o.sent)
+	if o.Text != "" {
+		m.input.Before(o.Text)
+	}
+	m.input.Before(o.Back...)
+	if o.Sent != "" {
+		m.ours = append(m.ours, o.Sent)
 		m.ours = m.ours[max(0, len(m.ours)-maxUnsent):]
 	}
 	switch {
-	case o.site != nil:
-		m.move(o.site, *o.follow)
-	case o.follow != nil:
-		m.follow(*o.follow)
-		if o.info != "" {
-			m.notices = append(m.notices, o.info)
+	case o.Site != nil:
+		m.move(m.siteAt(o.Site), *o.Follow)
+	case o.Follow != nil:
+		m.follow(*o.Follow)
+		if o.Info != "" {
+			m.notices = append(m.notices, o.Info)
 		}
-	case o.stays:
-		m.talk.Aside(o.info)
+	case o.Stays:
+		m.talk.Aside(o.Info)
 		m.talk.End()
-	case o.info != "":
-		m.talk.Notice("info", o.info)
+	case o.Info != "":
+		m.talk.Notice("info", o.Info)
 		m.talk.End()
 	}
-	if o.follow == nil && o.err == nil && m.known {
+	if o.Follow == nil && o.Err == nil && m.known {
 		m.refresh()
 	}
 	switch {
-	case o.quit:
+	case o.Quit:
 		return tea.Quit
-	case o.find != nil:
-		m.openFind(*o.find)
-	case o.palette:
+	case o.Find != nil:
+		m.openFind(*o.Find)
+	case o.Copy:
+		if text := cmp.Or(m.talk.Focused(), m.talk.LastAnswer()); text != "" {
+			return m.copyText(text)
+		}
+		m.talk.Notice("info", "there is no answer to copy yet")
+	case o.Palette:
 		m.open(newPalette(m))
-	case o.help:
+	case o.Help:
 		m.open(newHelp(m))
-	case o.board:
+	case o.Board:
 		m.openBoard()
-	case o.show != nil:
-		m.open(newChooser(m, o.show))
-	case o.theme != "":
-		m.setTheme(o.theme)
-		m.rememberLook(func(r *remembered) { r.Theme = o.theme })
-	case o.mouse:
+	case o.Show != nil:
+		m.open(newChooser(m, o.Show))
+	case o.Theme != "":
+		m.setTheme(o.Theme)
+		m.rememberLook(func(r *settings.Remembered) { r.Theme = o.Theme })
+	case o.Mouse:
 		m.setMouse(!m.mouse)
-		m.rememberLook(func(r *remembered) { r.Mouse = new(m.mouse) })
+		m.rememberLook(func(r *settings.Remembered) { r.Mouse = new(m.mouse) })
 		m.talk.Notice("info", map[bool]string{
 			true:  "the mouse is nous's: with Shift held it selects text",
 			false: "the mouse is the terminal's",
 		}[m.mouse])
-	case o.start:
+	case o.Start:
 		m.startDaemon()
-	case o.setUp:
+	case o.SetUp:
 		return m.setUp()
-	case o.images != nil:
-		m.images = attached(m.images, o.images)
+	case o.Images != nil:
+		m.input.Images = slash.Attached(m.input.Images, o.Images)
 	}
 	return nil
 }
@@ -197,42 +195,42 @@ type resend struct{}
 
 // cutOff tells whether the connection to another machine is lost. What is written
 // then is sent when it is back.
-func (m *model) cutOff() bool {
-	return m.opts.Host != "" && m.known && m.offline != nil && !m.offline.NoDaemon
+func (ds *daemons) cutOff() bool {
+	return ds.opts.Host != "" && ds.known && ds.offline != nil && !ds.offline.NoDaemon
 }
 
 // submit sends a text, or an abort, behind those that are being sent already,
 // and behind the commands that decide where a text goes and what happens to it.
-func (m *model) submit(u unsent) {
-	if u.text != "" {
-		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.call == u.call && m.retry.followUp == u.followUp &&
-			slices.Equal(m.retry.images, u.images) {
-			u.key = m.retry.key
+func (ob *outbox) submit(u slash.Unsent) {
+	if u.Text != "" {
+		if was := ob.retry; was.Text == u.Text && was.Skill == u.Skill && was.Call == u.Call &&
+			was.FollowUp == u.FollowUp && slices.Equal(was.Images, u.Images) {
+			u.Key = was.Key
 		} else {
-			u.key = uuid.NewString()
+			u.Key = uuid.NewString()
 		}
 	}
-	m.unsent = append(m.unsent, u)
-	m.sendNext()
+	ob.unsent = append(ob.unsent, u)
+	ob.sendNext()
 }
 
-func (m *model) sendNext() {
-	if m.sending || len(m.unsent) == 0 || !m.inOrder() || m.cutOff() {
+func (ob *outbox) sendNext() {
+	if ob.sending || len(ob.unsent) == 0 || !ob.inOrder() || ob.cutOff() {
 		return
 	}
-	m.sending = true
-	u := m.unsent[0]
-	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg {
-		u, err := u.written(ctx, p)
+	ob.sending = true
+	u := ob.unsent[0]
+	ob.keep(ob.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+		u, err := u.Written(ctx, p)
 		switch {
 		case err != nil:
-			return answered{p, failed(err)}
-		case u.text == "":
-			return answered{p, abort(ctx, p)}
-		case u.followUp:
-			return answered{p, queueFollowUp(ctx, p, u)}
+			return answered{p, slash.Failed(err)}
+		case u.Text == "":
+			return answered{p, slash.Abort(ctx, p)}
+		case u.FollowUp:
+			return answered{p, slash.QueueFollowUp(ctx, p, u)}
 		default:
-			return answered{p, say(ctx, p, u)}
+			return answered{p, slash.Say(ctx, p, u)}
 		}
 	})
 }
@@ -240,31 +238,93 @@ func (m *model) sendNext() {
 // answer goes on with the next text; when one was refused, those behind it come
 // back, too, rather than being said in the wrong place.
 func (m *model) answer(a answered) tea.Cmd {
-	o := a.outcome
-	if a.at.link != m.link {
+	o := a.Outcome
+	if a.at.Link != m.link {
 		m.answeredElsewhere(a)
 		return nil
 	}
 	was := m.unsent[0]
-	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.text != "" &&
-		(errors.Is(o.err, follow.ErrOffline) || errors.Is(o.err, client.ErrLost)) {
+	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.Text != "" &&
+		(errors.Is(o.Err, follow.ErrOffline) || errors.Is(o.Err, client.ErrLost)) {
 		m.sending = false
-		m.jobs.start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
-			pause(ctx, refreshEvery)
+		m.jobs.Start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
+			jobs.Pause(ctx, refreshEvery)
 			return resend{}
 		})
 		return nil
 	}
-	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
-	if i := slices.Index(m.heard, was.text); i >= 0 {
+	m.unsent, m.sending, m.retry = m.unsent[1:], false, slash.Unsent{}
+	if i := slices.Index(m.heard, was.Text); i >= 0 {
 		m.heard = slices.Delete(m.heard, i, i+1)
-	} else if o.err == nil && was.text != "" && m.lacks != nil && m.running() {
-		m.waiting = append(m.waiting, was.text)
+	} else if o.Err == nil && was.Text != "" && m.lacks != nil && m.running() {
+		m.waiting = append(m.waiting, was.Text)
 	}
-	if o.err != nil && was.text != "" {
-		m.retry, m.unsent, o.text = was, append([]unsent{was}, m.unsent...), ""
+	if o.Err != nil && was.Text != "" {
+		m.retry, m.unsent, o.Text = was, append([]slash.Unsent{was}, m.unsent...), ""
 		m.giveBack()
 	}
 	m.sendNext()
 	return m.apply(o)
+}
+
+// newestQueued is the id of the text that waits and was sent last, as far as
+// this screen knows: of its own, else the one that is delivered last. It is ""
+// where none waits, or the core does not name them.
+func (ds *daemons) newestQueued() string {
+	waits := ds.state.Queued.Inputs
+	for _, id := range slices.Backward(ds.ours) {
+		if slices.ContainsFunc(waits, func(in protocol.QueuedInput) bool { return in.InputID == id }) {
+			return id
+		}
+	}
+	if len(waits) == 0 {
+		return ""
+	}
+	return waits[len(waits)-1].InputID
+}
+
+// takeBack takes the newest text that waits back into the input, which is empty,
+// and tells whether there is one.
+func (m *model) takeBack() bool {
+	id := m.newestQueued()
+	lacks := slash.Refusal(m.link, protocol.Withdraw, protocol.WithdrawParams{})
+	switch {
+	case slices.Contains(m.working, "take-back"):
+	case id != "":
+		m.do("take-back", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.Withdraw(ctx, p, id) })
+	case m.state.PendingCounts.Steer+m.state.PendingCounts.FollowUp > 0 && lacks != nil:
+		m.talk.Notice("info", slash.Explain(lacks, "to take a queued text back").Error()+"; "+
+			m.keyed("stop", "ends the run and gives back all"))
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// updateConnection takes in what the daemon that is shown says, and what was sent to it came to.
+func (m *model) updateConnection(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case said:
+		if msg.link == m.link {
+			cmd = m.heed(msg.Update)
+		}
+	case finished:
+		cmd = m.finish(msg)
+	case answered:
+		cmd = m.answer(msg)
+	case refreshed:
+		m.refreshed(msg)
+	case offered:
+		m.offer.service = bool(msg)
+	case started:
+		cmd = m.started(msg)
+	case approved:
+		m.approved(msg)
+	case resend:
+		m.sendNext()
+	default:
+		return nil, false
+	}
+	return cmd, true
 }

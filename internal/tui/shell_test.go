@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 	"noused/internal/tui/tuitest"
 )
 
@@ -20,7 +21,8 @@ func TestShellLinesJoinTheConversationOrStayOut(t *testing.T) {
 	h, other := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
 	said := func() string {
 		t.Helper()
-		r, err := ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().scope()})
+		params := protocol.GetMessagesParams{Scope: h.place().Scope()}
+		r, err := slash.Ask(t.Context(), h.place(), protocol.GetMessages, params)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client"
@@ -21,7 +24,7 @@ import (
 
 const (
 	longestRest = 4 * time.Second // between tries to reach a daemon that is away
-	maxAsked    = 1000            // questions that are kept of a daemon that is not shown
+	maxAsked    = 1000            // approvals that are kept of a daemon that is not shown
 	maxAskedOf  = 4 << 20         // bytes of what they are about, of all of them
 )
 
@@ -34,11 +37,11 @@ type site struct {
 	later   bool     // it is asked again in a while
 
 	// While another one is shown:
-	asked []protocol.Approval // its open questions
+	asked []protocol.Approval // its open approvals
 	heard int                 // how often one was raised or answered
 }
 
-// away says that a site cannot be reached, and why, counted what questions are open there.
+// away says that a site cannot be reached, and why, counted what approvals are open there.
 type (
 	away struct {
 		site *site
@@ -56,7 +59,7 @@ type (
 type former struct {
 	link *follow.Session
 	host string
-	unsent
+	slash.Unsent
 }
 
 func sitesOf(o *Options) []*site {
@@ -70,60 +73,66 @@ func sitesOf(o *Options) []*site {
 }
 
 // key names a session of a site; that of the only one is its id.
-func (m *model) key(s *site, id string) string {
-	if len(m.sites) == 1 {
+func (ds *daemons) key(s *site, id string) string {
+	if len(ds.sites) == 1 {
 		return id
 	}
 	return strconv.Itoa(s.index) + " " + id
 }
 
 // of is the session that a key names.
-func (m *model) of(key string) (s *site, id string) {
-	if index, id, found := strings.Cut(key, " "); len(m.sites) > 1 && found {
-		if i, err := strconv.Atoi(index); err == nil && i < len(m.sites) {
-			return m.sites[i], id
+func (ds *daemons) of(key string) (s *site, id string) {
+	if index, id, found := strings.Cut(key, " "); len(ds.sites) > 1 && found {
+		if i, err := strconv.Atoi(index); err == nil && i < len(ds.sites) {
+			return ds.sites[i], id
 		}
 	}
-	return m.site, key
+	return ds.site, key
+}
+
+// siteAt is the one of that daemon.
+func (ds *daemons) siteAt(at *Site) *site {
+	i := slices.IndexFunc(ds.sites, func(s *site) bool { return &s.opts.Site == at })
+	return ds.sites[i]
 }
 
 // at is where a job works that is about a site.
-func (m *model) at(s *site) place {
-	if s == m.site {
-		return m.place()
+func (ds *daemons) at(s *site) slash.Place {
+	if s == ds.site {
+		return ds.place()
 	}
-	return place{opts: s.opts}
+	return s.opts.place()
 }
 
 // lost is why a site cannot be reached; nil: it can, or that is not known.
-func (m *model) lost(s *site) error {
+func (ds *daemons) lost(s *site) error {
 	switch {
-	case s != m.site:
+	case s != ds.site:
 		return s.away
-	case m.offline != nil:
-		return m.offline.Err
+	case ds.offline != nil:
+		return ds.offline.Err
 	}
 	return nil
 }
 
 // why is lost as people read it, in a line; "" is nil.
-func (m *model) why(s *site) string {
-	err := m.lost(s)
+func (ds *daemons) why(s *site) string {
+	err := ds.lost(s)
 	if err == nil {
 		return ""
 	}
-	return strings.TrimPrefix(describe(err), s.opts.Host+": ")
+	return strings.TrimPrefix(slash.Describe(err), s.opts.Host+": ")
 }
 
 // keep starts a job and keeps its connection until it is done, whatever daemon is
 // shown meanwhile.
-func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
-	if p.busy != nil {
-		p.busy.Add(1)
+func (ds *daemons) keep(p slash.Place, f func(context.Context, slash.Place) tea.Msg) {
+	if p.Busy != nil {
+		p.Busy.Add(1)
 	}
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if p.busy != nil {
-			defer p.busy.Done()
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
+		if p.Busy != nil {
+			defer p.Busy.Done()
 		}
 		return f(ctx, p)
 	})
@@ -143,7 +152,7 @@ func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow
 			rest = 0
 			continue
 		}
-		if rest > 0 && !pause(ctx, rest) {
+		if rest > 0 && !jobs.Pause(ctx, rest) {
 			return
 		}
 		rest = min(max(2*rest, refreshEvery), longestRest)
@@ -165,7 +174,7 @@ func (m *model) move(to *site, id string) {
 	old.away = m.lost(old)
 	m.site, m.opts, m.daemonView = to, to.opts, daemonView{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
-	m.menu.close()
+	m.input.Menu.Close()
 	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
 	m.goal = &id
 	m.listen(m.link)
@@ -174,33 +183,33 @@ func (m *model) move(to *site, id string) {
 
 // leave ends the connection to the daemon that is shown, once what is being done over it
 // is done.
-func (m *model) leave() {
-	host := m.opts.Host
-	if m.sending {
-		m.former = append(m.former, former{m.link, host, m.unsent[0]})
-		m.unsent, m.sending = m.unsent[1:], false
+func (ob *outbox) leave() {
+	host := ob.opts.Host
+	if ob.sending {
+		ob.former = append(ob.former, former{ob.link, host, ob.unsent[0]})
+		ob.unsent, ob.sending = ob.unsent[1:], false
 	}
-	isText := func(u unsent) bool { return u.text != "" }
-	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u unsent) bool {
+	isText := func(u slash.Unsent) bool { return u.Text != "" }
+	text, abort := slices.ContainsFunc(ob.unsent, isText), slices.ContainsFunc(ob.unsent, func(u slash.Unsent) bool {
 		return !isText(u)
 	})
-	m.talk.Clear()
-	m.stay()
+	ob.talk.Clear()
+	ob.stay()
 	if text {
-		m.addNotice("info", "what was not sent to "+host+" is in the input")
+		ob.addNotice("info", "what was not sent to "+host+" is in the input")
 	}
 	if abort {
-		m.addNotice("error", "nothing was aborted: "+host+" has not been told")
+		ob.addNotice("error", "nothing was aborted: "+host+" has not been told")
 	}
-	aside := m.working[:0]
-	for _, name := range m.working {
+	aside := ob.working[:0]
+	for _, name := range ob.working {
 		if strings.HasPrefix(name, "bash") { // Esc ends it, and nothing waits for it
 			aside = append(aside, "bash-aside")
 		}
 	}
-	m.working = aside
-	link, busy := m.link, m.busy
-	m.jobs.start(func(context.Context) tea.Msg {
+	ob.working = aside
+	link, busy := ob.link, ob.busy
+	ob.jobs.Start(func(context.Context) tea.Msg {
 		busy.Wait()
 		link.Close()
 		return nil
@@ -208,51 +217,51 @@ func (m *model) leave() {
 }
 
 // addNotice shows a note, and again when another session is.
-func (m *model) addNotice(kind, text string) {
-	m.talk.Notice(kind, text)
-	m.notices = append(m.notices, text)
+func (ob *outbox) addNotice(kind, text string) {
+	ob.talk.Notice(kind, text)
+	ob.notices = append(ob.notices, text)
 }
 
 // answeredElsewhere takes in what happened to a text for a daemon that is shown no more.
-func (m *model) answeredElsewhere(a answered) {
-	for i, f := range m.former {
-		if f.link != a.at.link {
+func (ob *outbox) answeredElsewhere(a answered) {
+	for i, f := range ob.former {
+		if f.link != a.at.Link {
 			continue
 		}
-		m.former = append(m.former[:i:i], m.former[i+1:]...)
+		ob.former = append(ob.former[:i:i], ob.former[i+1:]...)
 		switch {
-		case a.err == nil:
-		case f.text == "":
-			m.talk.Notice("error", f.host+": nothing was aborted: "+describe(a.err))
+		case a.Err == nil:
+		case f.Text == "":
+			ob.talk.Notice("error", f.host+": nothing was aborted: "+slash.Describe(a.Err))
 		default:
-			m.written([]unsent{f.unsent})
-			m.talk.Notice("error", f.host+": "+describe(a.err)+"; the text is in the input")
+			ob.written([]slash.Unsent{f.Unsent})
+			ob.talk.Notice("error", f.host+": "+slash.Describe(a.Err)+"; the text is in the input")
 		}
 		break
 	}
-	m.input.before(a.back...)
+	ob.input.Before(a.Back...)
 }
 
 // finishedElsewhere takes in how a command ended of a daemon that is shown no more.
-func (m *model) finishedElsewhere(f finished) {
-	for i, name := range m.working {
-		if name == "bash-aside" && strings.HasPrefix(f.name, "bash") {
-			m.working = append(m.working[:i:i], m.working[i+1:]...)
+func (ob *outbox) finishedElsewhere(f finished) {
+	for i, name := range ob.working {
+		if name == "bash-aside" && strings.HasPrefix(f.Name, "bash") {
+			ob.working = append(ob.working[:i:i], ob.working[i+1:]...)
 			break
 		}
 	}
-	if f.text != "" {
-		m.input.before(f.text)
+	if f.Text != "" {
+		ob.input.Before(f.Text)
 	}
-	m.input.before(f.back...)
-	host := f.at.opts.Host + ": "
+	ob.input.Before(f.Back...)
+	host := f.at.Site.Host + ": "
 	switch {
-	case f.err != nil && m.jobs.ctx.Err() == nil:
-		m.talk.Notice("error", host+describe(f.err))
-	case f.follow != nil:
-		m.talk.Notice("info", host+"/"+f.name+" is done; its session is among the others")
-	case f.info != "":
-		m.talk.Notice("info", host+f.info)
+	case f.Err != nil && ob.jobs.Ctx.Err() == nil:
+		ob.talk.Notice("error", host+slash.Describe(f.Err))
+	case f.Follow != nil:
+		ob.talk.Notice("info", host+"/"+f.Name+" is done; its session is among the others")
+	case f.Info != "":
+		ob.talk.Notice("info", host+f.Info)
 	}
 }
 
@@ -290,8 +299,8 @@ func (m *model) recount(s *site) {
 		return
 	}
 	heard := s.heard
-	m.keep(m.at(s), func(ctx context.Context, p place) tea.Msg {
-		state, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	m.keep(m.at(s), func(ctx context.Context, p slash.Place) tea.Msg {
+		state, err := slash.Ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
 		return counted{s, heard, state.PendingApprovals, err}
 	})
 }
@@ -310,21 +319,21 @@ func (m *model) counted(c counted) {
 }
 
 // later has a site that is not away, and has not answered, asked again in a while.
-func (m *model) later(s *site, err error) {
+func (ds *daemons) later(s *site, err error) {
 	var refused *protocol.Error
 	if s.later || s.away != nil || errors.As(err, &refused) || errors.Is(err, client.ErrUnsupported) {
 		return
 	}
 	s.later = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, longestRest) {
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, longestRest) {
 			return nil
 		}
 		return unanswered{s}
 	})
 }
 
-// happenedAt keeps the questions of other sessions up to date.
+// happenedAt keeps the approvals of other sessions up to date.
 func (m *model) happenedAt(s *site, ev protocol.Event) {
 	m.over.changed(m, s, true)
 	e, ok := ev.(protocol.Status)
@@ -341,12 +350,12 @@ func (m *model) happenedAt(s *site, ev protocol.Event) {
 	}
 }
 
-// boundAsked shortens questions of daemons that are not shown, as daemons do it: to open
+// boundAsked shortens approvals of daemons that are not shown, as daemons do it: to open
 // the session shows them whole.
-func (m *model) boundAsked() {
+func (ds *daemons) boundAsked() {
 	size := 0
-	for _, s := range m.sites {
-		if s == m.site {
+	for _, s := range ds.sites {
+		if s == ds.site {
 			continue
 		}
 		s.asked = s.asked[:min(len(s.asked), maxAsked)]
@@ -359,23 +368,44 @@ func (m *model) boundAsked() {
 	}
 }
 
-// asking is a question of a session that is not shown.
+// asking is an approval of a session that is not shown.
 type asking struct {
 	site *site
 	protocol.Approval
 }
 
-// elsewhere are the questions of other sessions: of the daemon that is shown, then of the
+// elsewhere are the approvals of other sessions: of the daemon that is shown, then of the
 // others.
-func (m *model) elsewhere() (all []asking) {
-	for _, a := range elsewhere(m.state) {
-		all = append(all, asking{m.site, a})
+func (ds *daemons) elsewhere() (all []asking) {
+	for _, a := range approval.Elsewhere(ds.state) {
+		all = append(all, asking{ds.site, a})
 	}
-	for i := range m.sites[1:] {
-		s := m.sites[(m.site.index+1+i)%len(m.sites)]
+	for i := range ds.sites[1:] {
+		s := ds.sites[(ds.site.index+1+i)%len(ds.sites)]
 		for _, a := range s.asked {
 			all = append(all, asking{s, a})
 		}
 	}
 	return all
+}
+
+// updateSites takes in what is heard of all daemons.
+func (m *model) updateSites(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case unheard:
+		m.siteReached(msg.site)
+	case unanswered:
+		m.askAgain(msg.site)
+	case away:
+		m.away(msg)
+	case counted:
+		m.counted(msg)
+	case happened:
+		m.happened(msg)
+	case burstOver:
+		cmd = m.ring()
+	default:
+		return nil, false
+	}
+	return cmd, true
 }

@@ -8,12 +8,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 	"noused/internal/tui/tuitest"
 )
 
 // withSkill gives the daemon a skill named review.
-func withSkill(t *testing.T, d *tuitest.Daemon) {
+func withSkill(t *testing.T, d *daemontest.Daemon) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(d.Dir, ".agents", "skills", "review"), 0o700); err != nil {
 		t.Fatal(err)
@@ -27,17 +29,19 @@ func TestASkillGoesWithTheText(t *testing.T) {
 	withSkill(t, d)
 	h := useDaemon(t, d.Socket)
 	h.write("/ski")
-	h.until("command in the menu", func() bool { return h.menu.open() })
+	h.until("command in the menu", func() bool { return h.input.Menu.Open() })
 	h.press("enter")
-	h.until("skill in the menu", func() bool { return h.menu.open() && h.menu.rows[0].text == "/skill:review" })
+	h.until("skill in the menu", func() bool {
+		return h.input.Menu.Open() && h.input.Menu.Rows[0].Text == "/skill:review"
+	})
 	h.sees("How a change is read here.")
 	h.press("enter")
 	h.write("the last commit")
 	h.press("enter")
 	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 && len(h.unsent) == 0 })
 	h.sees("Use the skill review", "Tests first, then the rest.", "the last commit")
-	if !h.input.empty() {
-		t.Errorf("got %q in the input", h.input.text())
+	if !h.input.Empty() {
+		t.Errorf("got %q in the input", h.input.Text())
 	}
 	said := asked(t, h)
 	if want := "Use the skill review. Its folder is " + filepath.Join(d.Dir, ".agents", "skills", "review") +
@@ -49,7 +53,7 @@ func TestASkillGoesWithTheText(t *testing.T) {
 // asked is the first text of the session that is shown.
 func asked(t *testing.T, h *hand) string {
 	t.Helper()
-	r, err := ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().scope()})
+	r, err := slash.Ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().Scope()})
 	if err != nil || len(r.Messages) == 0 {
 		t.Fatal(r, err)
 	}
@@ -68,7 +72,7 @@ func TestAnUnknownSkillLeavesTheTextInTheInput(t *testing.T) {
 	h.press("enter")
 	h.until("refusal", func() bool { return strings.Contains(h.screen(), "there is no skill") })
 	h.sees(`there is no skill "revue"; there are review`)
-	if got := h.input.text(); got != "/skill:revue the last commit" {
+	if got := h.input.Text(); got != "/skill:revue the last commit" {
 		t.Errorf("got %q in the input", got)
 	}
 }

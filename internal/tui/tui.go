@@ -21,44 +21,24 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/plain"
+	"noused/internal/tui/slash"
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/term"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/xdg"
 )
 
-// framesPerSecond bounds how often events are taken in while they stream.
-const framesPerSecond = 30
-
-// Site is where a daemon is, and what is done there. Daemon is required.
-type Site struct {
-	Daemon follow.Dialer // what leads to the daemon
-	Place  string        // where that is, as messages name it: a socket's path, say
-	Flags  string        // the flags that name it on nous's command line, each behind a space
-	Host   string        // the machine it is on, by the name the user has for it; "" is this one
-	Unit   bool          // it may be one that the user's systemd starts
-
-	// Export writes a session as a document of a format: md, json or html.
-	Export func(ctx context.Context, session, format string, w io.Writer) error
-
-	// Start has a daemon listen at Place, and returns when it does. Its error may have
-	// several lines.
-	Start func(context.Context) error
-
-	// SetUp is the command that asks for a model and its key in the terminal; nil where the
-	// daemon is another machine's.
-	SetUp []string
-
-	// Other, which may be nil, describes a daemon of that version,
-	// in a line; "" is nothing.
-	Other func(version string) string
-}
+// Site is a daemon that can be shown.
+type Site = slash.Site
 
 // Options are what Run has to know. A nil stream is the process's own.
 type Options struct {
@@ -83,6 +63,13 @@ type Options struct {
 	Now    func() time.Time    // nil is time.Now
 }
 
+func (o *Options) input() io.Reader {
+	if o.In == nil {
+		return os.Stdin
+	}
+	return o.In
+}
+
 // output is where the screen is.
 func (o *Options) output() io.Writer {
 	if o.Out == nil {
@@ -91,20 +78,17 @@ func (o *Options) output() io.Writer {
 	return o.Out
 }
 
+// place is where a job works that knows no session.
+func (o *Options) place() slash.Place {
+	return slash.Place{Site: &o.Site, Sites: 1 + len(o.Others), Getenv: o.Getenv}
+}
+
 // home is the user's folder where the daemon's folders are of this machine, else "".
 func (o *Options) home() string {
 	if o.Host != "" {
 		return ""
 	}
 	return o.Getenv("HOME")
-}
-
-// otherVersion describes a daemon's version.
-func (o *Options) otherVersion(d protocol.DaemonInfo) string {
-	if o.Other == nil {
-		return ""
-	}
-	return o.Other(d.Version)
 }
 
 // refused tells whether the session that the user named cannot be shown, before
@@ -129,7 +113,10 @@ func Run(ctx context.Context, o Options) error {
 	if o.Plain {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
 		defer stop()
-		return runPlain(ctx, o, l)
+		return plain.Run(ctx, plain.Options{
+			Site: o.Site, Session: o.Session, Finds: o.Find != nil, In: o.input(), Out: o.output(),
+			Event: o.Event, Entry: o.Entry, Getenv: o.Getenv, Now: o.Now,
+		}, l)
 	}
 	return runScreen(ctx, o, l)
 }
@@ -137,37 +124,46 @@ func Run(ctx context.Context, o Options) error {
 func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := newModel(o, l, &jobs{ctx: ctx})
+	m := newModel(o, l, &jobs.Jobs{Ctx: ctx})
 	defer func() { m.link.Close() }() // which may lead to another daemon by then
-	// bubbletea's own signal handler knows no SIGHUP.
-	frames := newFrames()
-	defer frames.stop()
-	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(),
-		tea.WithFilter(m.hold),
+	frames := terminal.NewFrames()
+	defer frames.Stop()
+	program := tea.NewProgram(frames.Paint(m),
+		tea.WithContext(ctx), tea.WithFPS(terminal.FramesPerSecond), tea.WithoutSignalHandler(), // which knows no SIGHUP
+		tea.WithFilter(m.hold), tea.WithInput(terminal.Input(o.In, &m.arrows)), tea.WithOutput(terminal.Output(o.output())))
+	frames.Drive(program)
+	m.jobs.Send = program.Send
+	defer m.listenSignals()()
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		m.stops.Listen(ctx, program.Send)
+		return nil
+	})
+	m.titled(pushTitle)
+	_, err := program.Run()
+	m.titled(popTitle)
+	cancel()
+	m.jobs.WG.Wait()
+	switch crash := cmp.Or(m.crash, m.none); {
+	case crash != nil:
+		return crash
+	case err == nil:
+		fmt.Fprint(o.output(), m.farewell())
+		return nil
+	case errors.Is(err, tea.ErrProgramPanic), ctx.Err() == nil:
+		return err
 	}
-	if o.In == nil {
-		o.In = os.Stdin
-	}
-	if f, ok := o.In.(*os.File); ok {
-		o.In = wheeled{f, &m.arrows}
-	}
-	out := o.output()
-	if f, ok := out.(term.File); ok {
-		out = margins{f}
-	}
-	options = append(options, tea.WithInput(o.In), tea.WithOutput(out))
-	program := tea.NewProgram(painted{m, frames}, options...)
-	frames.drive(program)
-	m.jobs.send = program.Send
+	return nil
+}
+
+// listenSignals ends the program by a signal until it is stopped, or the program has ended.
+func (m *model) listenSignals() (stop func()) {
 	asked := make(chan os.Signal, 4)
 	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
-	defer signal.Stop(asked)
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
 			case sig := <-asked:
-				if !m.lent.keeps(sig) {
+				if !m.lent.Keeps(sig) {
 					return tea.QuitMsg{}
 				}
 			case <-ctx.Done(): // the program's end
@@ -175,59 +171,10 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 			}
 		}
 	})
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		m.stops.listen(ctx, program.Send)
-		return nil
-	})
-	m.titled(pushTitle)
-	_, err := program.Run()
-	m.titled(popTitle)
-	cancel()
-	m.jobs.wg.Wait()
-	if err == nil && m.crash == nil && m.none == nil {
-		fmt.Fprint(o.output(), m.farewell())
-	}
-	switch {
-	case m.crash != nil:
-		return m.crash
-	case m.none != nil:
-		return m.none
-	case errors.Is(err, tea.ErrProgramPanic), err != nil && ctx.Err() == nil:
-		return err
-	default:
-		return nil
-	}
-}
-
-// jobs are the goroutines of one Run.
-type jobs struct {
-	ctx  context.Context
-	send func(tea.Msg)
-	wg   sync.WaitGroup
-}
-
-// crashed is a panic in a job.
-type crashed struct{ err error }
-
-// start runs f beside the screen and sends what it returns.
-func (j *jobs) start(f func(context.Context) tea.Msg) {
-	j.wg.Go(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				j.send(crashed{panicError(r)})
-			}
-		}()
-		if msg := f(j.ctx); msg != nil {
-			j.send(msg)
-		}
-	})
+	return func() { signal.Stop(asked) }
 }
 
 // stateDir is where nous, or another program of the project, keeps its files.
 func stateDir(getenv func(string) string, program string) string {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".local", "state")
-	}
-	return filepath.Join(base, program)
+	return filepath.Join(xdg.State(getenv), program)
 }

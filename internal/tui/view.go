@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"noused/internal/tui/composer"
+
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
@@ -25,6 +27,7 @@ func (m *model) View() tea.View {
 	v := tea.NewView("")
 	v.AltScreen, v.ReportFocus = true, true
 	v.WindowTitle = m.windowTitle()
+	v.ProgressBar = m.progress()
 	if m.mouse {
 		v.MouseMode = tea.MouseModeCellMotion
 	}
@@ -50,10 +53,10 @@ func (m *model) View() tea.View {
 		lines[i] = cell.Truncate(line, m.width)
 	}
 	v.SetContent(strings.Join(append(lines, hud...), "\n"))
-	switch c := m.input.area.Cursor(); {
-	case m.question.Focused():
-		if x, y, ok := m.question.Cursor(); ok {
-			v.Cursor = tea.NewCursor(x, room-len(lower)+m.questionRow+y)
+	switch c := m.input.Cursor(); {
+	case m.approval.Focused():
+		if x, y, ok := m.approval.Cursor(); ok {
+			v.Cursor = tea.NewCursor(x, room-len(lower)+m.approvalRow+y)
 		}
 	case m.find != nil:
 		_, column := m.findLine()
@@ -107,7 +110,7 @@ func fill(lines []string, height int) []string {
 // lower is what stands between the conversation and the HUD, and the row in it
 // where the input begins. It leaves a row at least to the conversation.
 func (m *model) lower(room int) (lines []string, inputRow int) {
-	written := strings.Split(m.input.area.View(), "\n")
+	written := strings.Split(m.input.View(), "\n")
 	if m.find != nil {
 		text, _ := m.findLine()
 		written = []string{text}
@@ -121,12 +124,12 @@ func (m *model) lower(room int) (lines []string, inputRow int) {
 		lines = append(lines, m.ruler())
 	}
 	most := min(spare, m.height/2)
-	if m.question.ID() != "" {
+	if m.approval.ID() != "" {
 		most = min(most, spare/2)
 	}
 	above := m.aboveInput(most)
-	m.questionRow = len(above)
-	asked := m.questionLines(min(spare-len(above), max(room*3/4, 7)))
+	m.approvalRow = len(above)
+	asked := m.approvalLines(min(spare-len(above), max(room*3/4, 7)))
 	lines = append(append(above, asked...), lines...)
 	return append(lines, written...), len(lines)
 }
@@ -148,11 +151,11 @@ func (m *model) ruler() string {
 // aboveInput are notes, a banner, the texts that wait and the menu, in at most
 // height lines; the menu matters most.
 func (m *model) aboveInput(height int) []string {
-	rows := m.menuLines(min(menuRows, height))
+	rows := m.input.MenuLines(m.theme, m.width, min(composer.MenuRows, height))
 	if banner := m.banner(); banner != "" && len(rows) < height {
 		rows = append([]string{banner}, rows...)
 	}
-	if len(m.images) > 0 && len(rows) < height {
+	if len(m.input.Images) > 0 && len(rows) < height {
 		rows = append([]string{m.imageLine()}, rows...)
 	}
 	rows = append(m.queueLines(height-len(rows)), rows...)
@@ -161,9 +164,9 @@ func (m *model) aboveInput(height int) []string {
 
 // imageLine names what goes with the next text.
 func (m *model) imageLine() string {
-	names := make([]string, len(m.images))
-	for i, img := range m.images {
-		names[i] = img.name
+	names := make([]string, len(m.input.Images))
+	for i, img := range m.input.Images {
+		names[i] = img.Name
 	}
 	const hint = " (with the next text; /image none takes it back)"
 	text := cell.Line("image "+strings.Join(names, ", "), 4*m.width)
@@ -178,6 +181,9 @@ func (m *model) banner() string {
 			m.keyed("stop", "ends it") + ")")
 	case m.leaving:
 		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous"))
+	case m.rewrite != nil && m.offline == nil:
+		return m.theme.Accent.Render(m.keyed("send", "sends this in a branch from before the last message") + "; " +
+			m.keyed("stop", "leaves all as it is"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message"))
 	case m.known && m.offline != nil && m.offline.NoDaemon:
@@ -196,13 +202,13 @@ func (m *model) queueLines(height int) []string {
 		rows = append(rows, m.theme.Accent.Render(kind)+" "+m.theme.Dim.Render(cell.Line(text, 4*m.width)))
 	}
 	for _, f := range m.former {
-		if f.text != "" {
-			add("sending to "+f.host, f.text)
+		if f.Text != "" {
+			add("sending to "+f.host, f.Text)
 		}
 	}
 	for _, u := range m.unsent {
-		if u.text != "" {
-			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.text)
+		if u.Text != "" {
+			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.Text)
 		}
 	}
 	for _, text := range m.state.Queued.Steer {
@@ -225,7 +231,7 @@ func (m *model) queueLines(height int) []string {
 	left := len(rows) - most
 	rows = rows[:min(len(rows), most)]
 	hint := m.keyed("stop", "ends the run and gives back all)")
-	if m.input.empty() && len(m.state.Queued.Inputs) > 0 {
+	if m.input.Empty() && len(m.state.Queued.Inputs) > 0 {
 		hint = "Up takes the newest back; " + hint
 	}
 	if left > 0 {
@@ -235,44 +241,6 @@ func (m *model) queueLines(height int) []string {
 	last := len(rows) - 1
 	rows[last] = cell.Truncate(rows[last], max(m.width-cell.Width(hint), m.width/2)) + m.theme.Dim.Render(hint)
 	return rows
-}
-
-func (m *model) menuLines(height int) []string {
-	if height <= 0 {
-		return nil
-	}
-	if !m.menu.open() {
-		if m.menu.problem == "" {
-			return nil
-		}
-		return []string{m.theme.Warn.Render(cell.Line(m.menu.problem, 300))}
-	}
-	height = min(height, len(m.menu.rows))
-	from := max(min(m.menu.at-height/2, len(m.menu.rows)-height), 0)
-	widest := 0
-	for _, c := range m.menu.rows[from : from+height] {
-		widest = max(widest, cell.Width(cell.Line(c.text, 400)))
-	}
-	widest = min(widest, m.width-4)
-	lines := make([]string, height)
-	for i := range lines {
-		c := m.menu.rows[from+i]
-		text := cell.Line(c.text, 400)
-		if cell.Width(text) > widest {
-			text = cell.TruncateLeft(text, widest)
-		}
-		text = cell.Fit(text, widest)
-		about := ""
-		if c.about != "" {
-			about = "  " + cell.Truncate(c.about, max(m.width-widest-5, 0))
-		}
-		if from+i == m.menu.at {
-			lines[i] = m.theme.Selected.Render("› " + text + about)
-		} else {
-			lines[i] = "  " + m.theme.Text.Render(text) + m.theme.Dim.Render(about)
-		}
-	}
-	return lines
 }
 
 // part is a piece of a HUD line. The one with the highest rank goes first when

@@ -8,7 +8,7 @@ import (
 
 // first tells whether there is nothing to show yet, and no model to talk to.
 func (m *model) first() bool {
-	return m.known && m.talk.Empty() && m.state.Model.Provider == "" && m.question.ID() == ""
+	return m.known && m.talk.Empty() && m.state.Model.Provider == "" && m.approval.ID() == ""
 }
 
 // welcome says what this is, and what gives it a model.
@@ -31,27 +31,27 @@ func (m *model) welcome() []string {
 }
 
 // farewell says how to come back to what was shown, "" if nothing was.
-func (m *model) farewell() string {
+func (ob *outbox) farewell() string {
 	unsent := ""
-	for _, f := range m.former {
-		if f.text != "" {
-			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.text) + "\n"
+	for _, f := range ob.former {
+		if f.Text != "" {
+			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.Text) + "\n"
 		}
 	}
-	if !m.known || m.state.SessionID == "" {
+	if !ob.known || ob.state.SessionID == "" {
 		return unsent
 	}
-	flags := " --session " + m.state.SessionID
-	if m.lacks != nil { // it works in the active one only
+	flags := " --session " + ob.state.SessionID
+	if ob.lacks != nil { // it works in the active one only
 		flags = ""
 	}
-	flags += m.opts.Flags
-	for _, u := range m.unsent {
-		if m.cutOff() && u.text != "" {
-			unsent += "not sent: " + cell.Sanitize(u.text) + "\n"
+	flags += ob.opts.Flags
+	for _, u := range ob.unsent {
+		if ob.cutOff() && u.Text != "" {
+			unsent += "not sent: " + cell.Sanitize(u.Text) + "\n"
 		}
 	}
-	if m.running() {
+	if ob.running() {
 		return unsent + "the run goes on; to come back: nous" + flags + "; to end it: nous abort" + flags + "\n"
 	}
 	return unsent + "to come back: nous" + flags + "\n"

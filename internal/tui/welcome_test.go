@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	tea "charm.land/bubbletea/v2"
+	"noused/internal/daemontest"
 
-	"noused/internal/tui/tuitest"
+	tea "charm.land/bubbletea/v2"
 )
 
 // A newcomer learns what gives a model, until there is one; nobody answers before.
 func TestFirstScreenSaysWhatGivesAModel(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "[model]\n# provider = none\n")
+	d := daemontest.New(t, noused, "[model]\n# provider = none\n")
 	d.Modelless = true
 	d.Start()
 	h := useDaemon(t, d.Socket)

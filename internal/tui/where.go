@@ -31,22 +31,22 @@ type located struct{ folder, branch string }
 
 // locate reads the branch of the session's folder, beside the screen: the disk
 // may be slow.
-func (m *model) locate() {
-	folder := m.state.Workdir
-	if folder != m.where.folder {
-		m.where.folder, m.where.branch = folder, ""
+func (ds *daemons) locate() {
+	folder := ds.state.Workdir
+	if folder != ds.where.folder {
+		ds.where.folder, ds.where.branch = folder, ""
 	}
-	if m.where.looking || folder == "" || m.opts.Host != "" {
+	if ds.where.looking || folder == "" || ds.opts.Host != "" {
 		return
 	}
-	m.where.looking = true
-	m.jobs.start(func(context.Context) tea.Msg { return located{folder, gitBranch(folder)} })
+	ds.where.looking = true
+	ds.jobs.Start(func(context.Context) tea.Msg { return located{folder, gitBranch(folder)} })
 }
 
-func (m *model) located(l located) {
-	m.where.looking = false
-	if l.folder == m.where.folder {
-		m.where.branch = l.branch
+func (ds *daemons) located(l located) {
+	ds.where.looking = false
+	if l.folder == ds.where.folder {
+		ds.where.branch = l.branch
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/format"
 	"noused/internal/gitfile"
+	"noused/internal/xdg"
 )
 
 // Tree is a worktree that Add has made.
@@ -30,11 +31,7 @@ type Tree struct {
 // Home is the folder that worktrees of sessions are made in:
 // $XDG_DATA_HOME/noused/worktrees.
 func Home(getenv func(string) string) string {
-	data := getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(data) { // as the XDG specification has it
-		data = filepath.Join(getenv("HOME"), ".local", "share")
-	}
-	return filepath.Join(data, "noused", "worktrees")
+	return filepath.Join(xdg.Data(getenv), "noused", "worktrees")
 }
 
 // Add makes a worktree of the repository that dir is in, at home/REPO/BRANCH; of
@@ -134,7 +131,7 @@ func backTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), most)
 }
 
-// remove removes the worktree, or what there is of it. Nothing else has its folder.
+// remove removes the worktree, also one that is only partly made. Nothing else has its folder.
 func (t Tree) remove(ctx context.Context) error {
 	err := os.RemoveAll(t.Dir)
 	if err != nil {

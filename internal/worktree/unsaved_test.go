@@ -105,7 +105,7 @@ func TestRemoveLosesNothingThatStatusDoesNotShow(t *testing.T) {
 	}
 }
 
-// What is as it was committed may go, whatever git was told of it, and whatever the user's
+// What is as it was committed may go, whatever git was told about it, and whatever the user's
 // own configuration makes of it.
 func TestRemoveOfWhatIsCommitted(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, tree Tree){

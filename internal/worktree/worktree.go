@@ -1,4 +1,4 @@
-// Package worktree makes git worktrees for sessions, tells of them and removes
+// Package worktree makes git worktrees for sessions, describes and removes
 // them.
 //
 // Concurrency: its functions may be called from any number of goroutines. Two
@@ -20,7 +20,7 @@ import (
 	"noused/internal/gitfile"
 )
 
-// Of tells of which repository a folder is a linked worktree, and which branch is
+// Of says of which repository a folder is a linked worktree, and which branch is
 // checked out there, "" if none is. ok is false for every other folder: a main
 // checkout, one within a worktree, one that the repository does not know. It
 // runs nothing. The names are as they were given, control characters and all.

@@ -17,6 +17,7 @@ import (
 	"noused/internal/acp"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -121,7 +122,7 @@ func TestTheDaemonGoesAway(t *testing.T) {
 
 // Without a daemon the editor is told so, and finds one that is started later.
 func TestNoDaemon(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	e := newEditor(t, d.Socket)
 	m := e.reply(e.send(acp.SessionNew, `{"cwd":"/","mcpServers":[]}`))
 	if m.Error == nil || m.Error.Code != acp.InternalError ||

@@ -228,6 +228,9 @@ func (b *bridge) explain(err error) *acp.Error {
 	if !errors.As(err, &wire) {
 		return acp.Errorf(acp.InternalError, "%v", err)
 	}
+	if wire.Reason() == protocol.NoModel { // a key is missing, which only a person has
+		return acp.Errorf(acp.AuthRequired, "no model is chosen: nous setup")
+	}
 	out := acp.Errorf(acp.InternalError, "%s", wire.Message)
 	if rest, ok := strings.CutPrefix(out.Message, "session_id: "); ok {
 		out.Message = "sessionId: " + rest

@@ -9,6 +9,7 @@ import (
 
 	"noused/internal/acp"
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 )
 
@@ -168,4 +169,19 @@ func command[P protocol.Params, R protocol.Reply](t testing.TB, socket string, d
 		t.Fatal(err)
 	}
 	return r
+}
+
+// Where no model is chosen, editors learn that a key is missing, and what to do.
+func TestAPromptWithoutAModelWantsAKey(t *testing.T) {
+	d := daemontest.New(t, noused, "")
+	d.Modelless = true
+	d.Start()
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	from := e.mark()
+	id := e.send(acp.SessionPrompt, `{"sessionId":"`+s+`","prompt":[{"type":"text","text":"hello"}]}`)
+	got, _ := e.await(from, "the answer", func(m message) bool { return m.Method == "" && string(m.ID) == id })
+	if got.Error == nil || got.Error.Code != acp.AuthRequired || got.Error.Message != "no model is chosen: nous setup" {
+		t.Errorf("got %+v", got.Error)
+	}
 }

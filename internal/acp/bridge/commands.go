@@ -26,6 +26,7 @@ const (
 // written is what a session knows that can be written behind a slash.
 type written struct {
 	skills  []protocol.Skill
+	files   []protocol.FileCommand
 	servers []protocol.ServerInfo
 }
 
@@ -36,7 +37,7 @@ func (w *window) findCommands() {
 	away(w, func() (written, error) {
 		skills, err := follow.Do(w.ctx, w.link, protocol.ListSkills, protocol.ListSkillsParams{Scope: scope})
 		tools, wrong := follow.Do(w.ctx, w.link, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
-		return written{skills.Skills, tools.Servers}, errors.Join(err, wrong)
+		return written{skills.Skills, skills.Commands, tools.Servers}, errors.Join(err, wrong)
 	}, func(found written, err error) {
 		if mine != w.found || err != nil && w.told.commands != nil { // those that were told are more than what is left
 			return
@@ -64,6 +65,11 @@ func (f written) commands() []acp.Command {
 			Name: skillPrefix + skill.Name, Description: line(skill.Description),
 			Input: &acp.Hint{Hint: "what to do with it"},
 		})
+	}
+	for _, c := range f.files {
+		if c.Name != commandCompact && c.Name != commandModel { // those are the bridge's
+			list = append(list, acp.Command{Name: c.Name, Description: line(c.Description), Input: &acp.Hint{Hint: "arguments"}})
+		}
 	}
 	for _, s := range f.servers {
 		for _, p := range s.Prompts {
@@ -176,10 +182,10 @@ func (w *window) chooseModel(r *acp.Request, name string) {
 	})
 }
 
-// calledPrompt is how a text begins that a server may make, namedResource how a
-// word looks that may be what a server has.
+// calledPrompt is how a text begins that a command's file or a server may make,
+// namedResource how a word looks that may be what a server has.
 var (
-	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+(\.\S|\s|$)`) })
 	namedResource = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 

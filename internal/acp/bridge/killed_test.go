@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/acp"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // startBridge starts nous acp as an editor does. end kills it, or closes its input.
@@ -88,7 +89,7 @@ func TestEverythingIsKilled(t *testing.T) {
 		})
 	}
 	for time.Now().Before(until) {
-		time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond)
+		time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond) // it dies at any moment
 		d.Kill()
 		d.Start()
 	}
@@ -96,9 +97,7 @@ func TestEverythingIsKilled(t *testing.T) {
 	for _, s := range sessions {
 		e, end := startBridge(t, program, d.Socket)
 		e.must(acp.Initialize, `{"protocolVersion":1}`)
-		for stateOf(t, d.Socket, s).RunState != protocol.StateIdle {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testenv.Until(t, s+" is idle", func() bool { return stateOf(t, d.Socket, s).RunState == protocol.StateIdle })
 		id := e.send(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
 		_, at := e.await(0, "the session", func(m message) bool { return m.Method == "" && string(m.ID) == id })
 		if diff := cmp.Diff(texts(e, d.Socket, s), conversation(e.updates(s, 0, at))); diff != "" {
@@ -113,23 +112,19 @@ func oneLife(t *testing.T, program, socket, s, name string) {
 	e, end := startBridge(t, program, socket)
 	defer end(true)
 	e.send(acp.Initialize, `{"protocolVersion":1}`)
-	for {
-		id := e.send(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
-		if m := e.reply(id); m.Error == nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond) // the daemon is away
-	}
+	testenv.Until(t, "the daemon is there", func() bool {
+		return e.reply(e.send(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)).Error == nil
+	})
 	var prompts []string
 	for n := range 1 + rand.IntN(3) {
 		prompts = append(prompts, e.prompt(s, fmt.Sprintf("%s prompt%d %s", name, n, numbered(rand.IntN(60)))))
 	}
 	switch rand.IntN(3) {
 	case 0:
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // it dies at any moment
 		end(true)
 	case 1:
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // it is left at any moment
 		end(false)
 	default:
 		for _, id := range prompts {

@@ -3,24 +3,24 @@ package bridge
 import (
 	"testing"
 
-	"noused/internal/tui/tuitest"
+	"noused/internal/daemontest"
 )
 
 // dir has noused, as it was built for the tests of this package.
 var dir, noused string
 
-func TestMain(m *testing.M) { tuitest.Main(m, &dir, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &dir, &noused) }
 
-func startDaemon(t testing.TB, config string) *tuitest.Daemon {
+func startDaemon(t testing.TB, config string) *daemontest.Daemon {
 	t.Helper()
-	return tuitest.StartDaemon(t, noused, config)
+	return daemontest.Start(t, noused, config)
 }
 
 // slowDaemon is a daemon with a tool that waits for a line in the fifo go, says it
 // and ends.
-func slowDaemon(t testing.TB, config string) *tuitest.Daemon {
+func slowDaemon(t testing.TB, config string) *daemontest.Daemon {
 	t.Helper()
-	d := tuitest.NewDaemon(t, noused, config)
+	d := daemontest.New(t, noused, config)
 	d.Tool("slow", "read x <go; echo '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"'$x'\"}'")
 	d.Fifo("go")
 	d.Start()

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"noused/internal/tui/tuitest"
+	"noused/internal/daemontest"
 )
 
 // nousProgram builds nous.
 func nousProgram(t testing.TB) string {
 	t.Helper()
-	program, err := tuitest.Build(dir, "nous")
+	program, err := daemontest.Build(dir, "nous")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/acp"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // What belongs to a text reaches the model: other files as text between fences,
@@ -361,7 +361,7 @@ for line in sys.stdin:
 // A form of a tool is filled in by an editor that shows forms. One that shows none
 // can decline.
 func TestForms(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "[[policy.rule]]\ntool = \"greeter.greet\"\ndecision = \"allow\"\n")
+	d := daemontest.New(t, noused, "[[policy.rule]]\ntool = \"greeter.greet\"\ndecision = \"allow\"\n")
 	d.Write("server.py", formServer)
 	d.Write("tools/greeter.json",
 		`{"name":"greeter","kind":"tool","protocol":"mcp","version":"1","capabilities":["greet"],"transport":{"type":"stdio","command":["python3",`+quote(filepath.Join(d.Dir, "server.py"))+`]}}`)

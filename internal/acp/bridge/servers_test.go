@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"noused/internal/acp"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // What a server makes of arguments is a command of the editor's, and what it has can
 // be named in a text.
 func TestPromptsOfServers(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hub", "Who?", "{}")
 	d.Start()
 	e := newEditor(t, d.Socket)

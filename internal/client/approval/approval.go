@@ -28,6 +28,19 @@ func Yes(a protocol.Approval) string {
 	return protocol.OptionOnce
 }
 
+// Outside reports that the call is to run outside the sandbox, which clients show as a
+// warning.
+func Outside(a protocol.Approval) bool {
+	arguments, _ := Arguments(a.Arguments)
+	leaves := func(m Argument) bool { return m.Name == "outside_sandbox" && m.Value.Kind() == 't' }
+	return a.Kind == protocol.ApprovalTool && builtin(a) && slices.ContainsFunc(arguments, leaves)
+}
+
+// builtin reports that it is one of the daemon's own tools that know outside_sandbox.
+func builtin(a protocol.Approval) bool {
+	return slices.Contains([]string{"bash", "edit", "write"}, a.ToolName)
+}
+
 // No is the option that denies, nil where there is none.
 func No(a protocol.Approval) *protocol.ApprovalOption {
 	i := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })

@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,6 +61,25 @@ func TestWhoHasResolvedIt(t *testing.T) {
 	}{`{"pid":7,"comm":"nous"}`: {pid: 7}, `"timeout"`: {word: "timeout"}, `7`: {}, ``: {}, `{"pid":"x"}`: {}} {
 		if program, word := approval.ResolvedBy(jsontext.Value(by)); program.PID != want.pid || word != want.word {
 			t.Errorf("%s: got %+v, %q", by, program, word)
+		}
+	}
+}
+
+func TestTheHeadlineSaysThatACallLeavesTheSandbox(t *testing.T) {
+	for args, want := range map[string]string{
+		`bash {"command":"rm x"}`:                         "Allow bash to run this?",
+		`bash {"command":"rm x","outside_sandbox":false}`: "Allow bash to run this?",
+		`bash {"command":"rm x","outside_sandbox":true}`: "Allow bash to run OUTSIDE the sandbox: it can change all " +
+			"your files?",
+		`edit {"path":"a/b"}`:                               "Allow this edit of a/b?",
+		`write {"path":"/etc/x","outside_sandbox":true}`:    "Allow this write OUTSIDE the sandbox, of /etc/x?",
+		`git.push {"path":"/etc/x","outside_sandbox":true}`: "Allow this call of git.push?",
+		`bash {"command":7}`:                                "Allow this call of bash?",
+	} {
+		name, raw, _ := strings.Cut(args, " ")
+		a := protocol.Approval{Kind: protocol.ApprovalTool, ToolName: name, Arguments: jsontext.Value(raw)}
+		if got := approval.Title(a); got != want {
+			t.Errorf("%s: got %q, want %q", args, got, want)
 		}
 	}
 }

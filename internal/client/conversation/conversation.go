@@ -68,7 +68,9 @@ func (c *Conversation) Entries() []*Entry { return c.entries }
 // message is an entry of get_messages, of whichever type.
 type message struct {
 	protocol.Message
-	Summary string `json:"summary"`
+	Summary      string `json:"summary"`
+	TokensBefore int64  `json:"tokens_before"`
+	TokensAfter  int64  `json:"tokens_after"`
 }
 
 // runTotals is what is known of the run that is shown last.
@@ -165,7 +167,12 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 	}
 	switch {
 	case m.Type == "compaction":
-		c.add(Summary, "c:"+keyOr(m.ID, i)).Text.Add(m.Summary)
+		if m.RunID == "" { // of no run: the one before is over
+			c.leaveRun(old)
+		}
+		e := c.add(Summary, "c:"+keyOr(m.ID, i))
+		e.Before, e.After = m.TokensBefore, m.TokensAfter
+		e.Text.Add(m.Summary)
 	case m.Type != "message" && (m.Type != "" || m.Role == ""):
 		c.addUnknown(i, raw)
 	case m.Role == "user":

@@ -50,3 +50,18 @@ func TestADeltaLetsATextGrow(t *testing.T) {
 		t.Errorf("got %q, replaced %d times", text.String(), text.Replaced())
 	}
 }
+
+func TestARetryIsOneLineThatCounts(t *testing.T) {
+	w := protocol.Warning{Code: "provider_retry", Attempt: 2, Attempts: 5, DelayMS: 3000}
+	for left, want := range map[time.Duration]string{
+		3 * time.Second: "retrying in 3 s (2 of 5)", 2100 * time.Millisecond: "retrying in 3 s (2 of 5)",
+		-time.Second: "retrying now (2 of 5)",
+	} {
+		if got := Retrying(w, left); got != want {
+			t.Errorf("%s before: got %q, want %q", left, got, want)
+		}
+	}
+	if got := Retrying(protocol.Warning{Attempt: 7}, time.Second); got != "retrying in 1 s (attempt 7)" {
+		t.Errorf("without an end: got %q", got)
+	}
+}

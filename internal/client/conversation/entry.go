@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 	Assistant
 	Thinking // of the message that follows it
 	Tool     // a call, with its result once there is one
-	Summary  // of what was said before
+	Summary  // that models read in place of what stands before; see [Summarised]
 	RunEnd
 	Aside   // the client's own words, in no session
 	Unknown // of a type that this client does not know; the text is its JSON
@@ -40,6 +41,8 @@ type Entry struct {
 	StopReason  protocol.StopReason // of an Assistant, once it is not Live
 	Attachments []protocol.Attachment
 	Call        *Call   // of a Tool
+	Before      int64   // of a Summary: tokens of the context, and how many it left
+	After       int64   // 0 where that is not known
 	End         *Ending // of a RunEnd
 
 	Live  bool      // more of the text may come
@@ -115,6 +118,34 @@ func endingOf(run protocol.EndedRun) *Ending {
 		Reason: run.StopReason, Turns: run.Turns, Usage: run.Usage, Err: run.Error,
 		Took: time.Duration(run.DurationMS) * time.Millisecond,
 	}
+}
+
+// Summarised is the line at which models read a summary of what stands above it, which
+// left so many tokens of the context; 0 is not known.
+func Summarised(before, after int64) string {
+	switch {
+	case before <= 0:
+		return "summarised here"
+	case after <= 0:
+		return "summarised here: " + format.Short(before) + " tokens"
+	}
+	return "summarised here: " + format.Short(before) + " → " + format.Short(after) + " tokens"
+}
+
+// Retrying is the line of a provider_retry while it waits, so long still: clients count it
+// down.
+func Retrying(w protocol.Warning, left time.Duration) string {
+	text := "retrying now"
+	if left > 0 {
+		text = fmt.Sprintf("retrying in %d s", (left+time.Second-1)/time.Second)
+	}
+	switch {
+	case w.Attempts > 0:
+		text += fmt.Sprintf(" (%d of %d)", w.Attempt, w.Attempts)
+	case w.Attempt > 0:
+		text += fmt.Sprintf(" (attempt %d)", w.Attempt)
+	}
+	return text
 }
 
 // Coded is a message behind its code, or the one of them that there is.

@@ -352,11 +352,31 @@ func (c *conn) state(id string) (protocol.State, error) {
 	return client.Call(ctx, c.commands, protocol.GetState, p)
 }
 
+// maxWhole is how much of a conversation is read with what was summarised, in bytes.
+const maxWhole = 64 << 20
+
+var errLong = errors.New("the conversation is too long to be read with what was summarised")
+
+// messages reads a session's conversation, also what compactions stand for, unless that
+// is too much.
 func (c *conn) messages(id string) (protocol.Messages, error) {
-	return client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}},
-		func(p protocol.GetMessagesParams) (protocol.Messages, error) {
-			ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
-			defer cancel()
-			return client.Call(ctx, c.commands, protocol.GetMessages, p)
-		})
+	p, size := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}, Whole: true}, 0
+	ask := func(p protocol.GetMessagesParams) (protocol.Messages, error) {
+		ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
+		defer cancel()
+		page, err := client.Call(ctx, c.commands, protocol.GetMessages, p)
+		for _, entry := range page.Messages {
+			size += len(entry)
+		}
+		if p.Whole && size > maxWhole && err == nil {
+			err = errLong
+		}
+		return page, err
+	}
+	all, err := client.AllMessages(p, ask)
+	if errors.Is(err, errLong) {
+		p.Whole = false
+		all, err = client.AllMessages(p, ask)
+	}
+	return all, err
 }

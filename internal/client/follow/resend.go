@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
@@ -29,22 +31,30 @@ func Resend[R any](p protocol.Params, c *client.Client, send func(*client.Client
 // Once sends a command on a connection of its own, within half a minute where it is one
 // that is answered at once, and again as Resend does, to the daemon that comes in time.
 // Errors are those of client.Connect and client.Call.
-func Once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon Dialer, def protocol.Def[P, R], p P) (r R,
-	err error,
+func Once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon Dialer, def protocol.Def[P, R], p P) (R,
+	error,
 ) {
+	return client.Call(ctx, ByOnce{daemon}, def, p)
+}
+
+// ByOnce is a client.Sender that does what Once does.
+type ByOnce struct{ Daemon Dialer }
+
+// Send is client.Sender.
+func (o ByOnce) Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error) {
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
-	conn, err := daemon.Commands(ctx)
+	conn, err := o.Daemon.Commands(ctx)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	c := client.New(conn)
 	defer func() { _ = c.Close() }()
-	return Resend(p, c, func(c *client.Client) (R, error) { return client.Call(ctx, c, def, p) },
+	return Resend(p, c, func(c *client.Client) (jsontext.Value, error) { return c.Send(ctx, command, p) },
 		func(before *client.Client, why error) *client.Client {
 			limited, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
-			next, err := Next(limited, daemon, before, why)
+			next, err := Next(limited, o.Daemon, before, why)
 			if err != nil {
 				return nil
 			}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
@@ -138,15 +140,19 @@ func (s *Session) wantAgain(id string) {
 // client.ErrLost, the daemon may have executed the command. What Resend sends again
 // is, if there is another connection in time.
 func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, def protocol.Def[P, R], p P) (R, error) {
+	return client.Call(ctx, s, def, p)
+}
+
+// Send is client.Sender, and does what Do does.
+func (s *Session) Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error) {
 	c, changed := s.connection()
 	if c == nil {
-		var none R
-		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
+		return nil, fmt.Errorf("%s: %w", command, ErrOffline)
 	}
 	defer s.touch()
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
-	r, err := Resend(p, c, func(c *client.Client) (R, error) { return client.Call(ctx, c, def, p) },
+	return Resend(p, c, func(c *client.Client) (jsontext.Value, error) { return c.Send(ctx, command, p) },
 		func(before *client.Client, _ error) (next *client.Client) {
 			if before.KeepsKeys(ctx) != nil {
 				return nil
@@ -156,7 +162,6 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 			}
 			return next
 		})
-	return r, err
 }
 
 // Refusal is client.Refusal of the daemon that is connected.

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -24,11 +25,11 @@ const patience = 2 * time.Minute
 
 var binaries, noused string
 
-func TestMain(m *testing.M) { tuitest.Main(m, &binaries, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &binaries, &noused) }
 
-func startDaemon(t *testing.T, config string) *tuitest.Daemon {
+func startDaemon(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
-	return tuitest.StartDaemon(t, noused, config)
+	return daemontest.Start(t, noused, config)
 }
 
 // screen is what a user would see, made of nothing but updates.
@@ -269,7 +270,7 @@ func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 
 func TestComingWhileAToolRuns(t *testing.T) {
 	t.Parallel()
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Tool("hold", `read -r request
 echo '{"version":"0","type":"log","level":"info","message":"so far"}'
 read -r line < go
@@ -461,7 +462,7 @@ func TestSlowReaderIsMadeGood(t *testing.T) {
 
 func TestNoDaemonThenOne(t *testing.T) {
 	t.Parallel()
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	s := open(t, d.Socket)
 	u := <-s.l.Updates()
 	off, ok := u.(follow.Disconnected)

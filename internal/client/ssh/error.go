@@ -67,9 +67,7 @@ func (f failure) of(host string, lost bool) error {
 	return &Error{Host: host, What: f.Error.Message, Code: f.Error.Code, Lost: lost}
 }
 
-func oneLine(text string) string {
-	return strings.Join(strings.Fields(format.Cut(text, maxSaid)), " ")
-}
+func oneLine(text string) string { return format.Line(format.Cut(text, maxSaid)) }
 
 // try is what shows by itself what is wrong.
 func (o Options) try() string {

@@ -12,8 +12,8 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/ssh"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // scripted puts a shell script in the place of ssh. In it, far runs what the far shell
@@ -145,9 +145,9 @@ func TestNoSSH(t *testing.T) {
 }
 
 // proxied leads to a daemon of this machine by a scripted ssh.
-func proxied(t testing.TB, before string) (*tuitest.Daemon, ssh.Options) {
+func proxied(t testing.TB, before string) (*daemontest.Daemon, ssh.Options) {
 	t.Helper()
-	d := tuitest.StartDaemon(t, noused, "")
+	d := daemontest.Start(t, noused, "")
 	scripted(t, before+"\nfar \"$@\"")
 	return d, ssh.Options{Host: "box", Nous: nous, Socket: d.Socket}
 }

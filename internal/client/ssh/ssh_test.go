@@ -15,9 +15,9 @@ import (
 	"noused/internal/client/follow"
 	"noused/internal/client/ssh"
 	"noused/internal/client/ssh/sshtest"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
-	"noused/internal/tui/tuitest"
 )
 
 var dir, noused, nous string
@@ -25,8 +25,8 @@ var dir, noused, nous string
 func TestMain(m *testing.M) {
 	var err error
 	if dir, err = os.MkdirTemp("", "sshlink"); err == nil {
-		if noused, err = tuitest.Build(dir, "noused"); err == nil {
-			nous, err = tuitest.Build(dir, "nous")
+		if noused, err = daemontest.Build(dir, "noused"); err == nil {
+			nous, err = daemontest.Build(dir, "nous")
 		}
 	}
 	if err == nil {
@@ -62,10 +62,10 @@ func patient(t testing.TB) context.Context {
 }
 
 // far is a daemon behind a real sshd.
-func far(t testing.TB, config string) (*tuitest.Daemon, *sshtest.Server, ssh.Options) {
+func far(t testing.TB, config string) (*daemontest.Daemon, *sshtest.Server, ssh.Options) {
 	t.Helper()
 	s := sshtest.Start(t)
-	d := tuitest.StartDaemon(t, noused, config)
+	d := daemontest.Start(t, noused, config)
 	return d, s, ssh.Options{Host: "box", SSH: s.SSH, Nous: s.Nous(nous, "NOUSED_SOCKET="+d.Socket, "HOME="+d.Dir,
 		"XDG_CONFIG_HOME="+filepath.Join(d.Dir, "config"))}
 }

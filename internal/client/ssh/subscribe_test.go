@@ -8,8 +8,8 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/ssh"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // Each subscription gets what it asked for: every event once, in order, from its own beginning
@@ -96,7 +96,7 @@ func untilTheEnd(t *testing.T, e *client.Events, run string) (lines []string) {
 }
 
 // everything is all that the daemon has told so far, asked of itself.
-func everything(t *testing.T, d *tuitest.Daemon) (lines []string) {
+func everything(t *testing.T, d *daemontest.Daemon) (lines []string) {
 	t.Helper()
 	ctx := patient(t)
 	conn, err := client.Connect(ctx, protocol.EventSocket(d.Socket))
@@ -165,8 +165,8 @@ func TestAnswersToSubscribeAreTheDaemons(t *testing.T) {
 }
 
 // older has a proxy say that it has no sessions, as those before them do.
-func older(t testing.TB) (*tuitest.Daemon, ssh.Options) {
-	d := tuitest.StartDaemon(t, noused, "")
+func older(t testing.TB) (*daemontest.Daemon, ssh.Options) {
+	d := daemontest.Start(t, noused, "")
 	scripted(t, `far "$@" | sed -u 's/,"mux":1}/,"connections":true}/'`)
 	return d, ssh.Options{Host: "box", Nous: nous, Socket: d.Socket}
 }

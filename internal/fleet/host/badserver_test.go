@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"noused/internal/fleet/fleettest"
+	"noused/internal/testenv"
 )
 
 // A server that breaks the protocol costs its connection, and no more: the daemon says
@@ -49,7 +50,7 @@ func TestAServerThatNamesASizeOfNoEarth(t *testing.T) {
 	}()
 	t.Cleanup(func() { _ = ln.Close(); <-ended })
 	d := startDaemon(t, "nats://"+ln.Addr().String(), nil)
-	until(t, "it says why", func() bool {
+	testenv.Until(t, "it says why", func() bool {
 		return strings.Contains(strings.Join(d.State().Problems, "\n"),
 			`the server breaks the protocol: a message of "9000000000000000000" bytes`)
 	})

@@ -16,6 +16,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // reply is a response as a client reads it.
@@ -32,7 +33,7 @@ type reply struct {
 func ask(t testing.TB, nc *nats.Conn, line string) (r reply) {
 	t.Helper()
 	var msg *nats.Msg
-	until(t, "commands are taken", func() bool {
+	testenv.Until(t, "commands are taken", func() bool {
 		var err error
 		msg, err = nc.Request(fleet.DefaultPrefix.Command("box"), []byte(line), patience)
 		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
@@ -98,10 +99,11 @@ func TestCommandsAreAnswered(t *testing.T) {
 			t.Errorf("%.60s: got %s %.300s, want %s %s", c.line, r.Type, got, c.typ, c.want)
 		}
 	}
-	until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 }) // a moment after the reply is sent
+	// a moment after the reply is sent
+	testenv.Until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 })
 }
 
-// A command that takes long holds no other up, and is told of a stop.
+// A command that takes long holds no other up, and learns of a stop.
 func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), nil)

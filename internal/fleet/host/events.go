@@ -60,15 +60,15 @@ func newOutbox(h *Host) *outbox {
 	return b
 }
 
-// way is an outbox's way to the stream over one connection.
-type way struct {
+// publisher publishes an outbox to the stream over one connection.
+type publisher struct {
 	*outbox
 	link   *link
 	stream jetstream.Stream
 	acks   chan *nats.Msg
 	inbox  string
-	base   uint64 // number of sent[0] among all that were sent this way
-	next   int    // in sent: what has not been sent this way yet
+	base   uint64 // number of sent[0] among all that were sent by it
+	next   int    // in sent: what has not been sent by it yet
 	oldest time.Time
 	full   bool // the log was read to its end: nothing is ready
 	wait   <-chan struct{}
@@ -77,7 +77,7 @@ type way struct {
 
 // send sends events until the link ends, an error, or the end of the log.
 func (b *outbox) send(l *link, well func()) (err error) {
-	w := &way{outbox: b, link: l, acks: make(chan *nats.Msg, 2*window), inbox: l.nc.NewInbox() + "."}
+	w := &publisher{outbox: b, link: l, acks: make(chan *nats.Msg, 2*window), inbox: l.nc.NewInbox() + "."}
 	if w.stream, err = l.host.o.Prefix.OpenEvents(l.ctx, l.js); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (b *outbox) rewind() {
 }
 
 // begin looks where the stream ends. It may be another one than before.
-func (w *way) begin() {
+func (w *publisher) begin() {
 	end := w.stream.CachedInfo().State.LastSeq
 	switch {
 	case len(w.sent) == 0:
@@ -124,7 +124,7 @@ func (w *way) begin() {
 // recall finds out which of the messages that were not acknowledged are stored
 // nevertheless: after a while the server does not know a message any more that is sent
 // again.
-func (w *way) recall() error {
+func (w *publisher) recall() error {
 	filter := w.link.host.o.Prefix.Events(w.link.host.o.Name)
 	for at := w.last; len(w.sent) > 0; {
 		msg, err := w.stream.GetMsg(w.link.ctx, at+1, jetstream.WithGetMsgSubject(filter))
@@ -142,7 +142,7 @@ func (w *way) recall() error {
 }
 
 // isStored takes note of a message of the stream.
-func (w *way) isStored(id string, at uint64) {
+func (w *publisher) isStored(id string, at uint64) {
 	for i := range w.sent {
 		if w.id(w.sent[i]) == id {
 			w.sent[i].stored, w.last = true, max(w.last, at)
@@ -150,10 +150,10 @@ func (w *way) isStored(id string, at uint64) {
 	}
 }
 
-func (w *way) id(s span) string { return messageID(w.host, s) }
+func (w *publisher) id(s span) string { return messageID(w.host, s) }
 
 // settle forgets what is stored, as far as all before it is.
-func (w *way) settle() {
+func (w *publisher) settle() {
 	n := 0
 	for n < len(w.sent) && w.sent[n].stored {
 		w.bytes -= w.sent[n].size
@@ -166,7 +166,7 @@ func (w *way) settle() {
 	w.oldest = time.Now()
 }
 
-func (w *way) work(well func()) error {
+func (w *publisher) work(well func()) error {
 	late := time.NewTicker(ackTime / 4)
 	defer late.Stop()
 	for {
@@ -201,8 +201,8 @@ func (w *way) work(well func()) error {
 	}
 }
 
-// fill sends what there is room for: first what must be sent again, then what is new.
-func (w *way) fill() (err error) {
+// fill sends as much as there is room for: first what must be sent again, then new events.
+func (w *publisher) fill() (err error) {
 	most := window
 	if w.careful {
 		most = 1
@@ -243,7 +243,7 @@ func (w *way) fill() (err error) {
 }
 
 // put sends a new message.
-func (w *way) put(m message) error {
+func (w *publisher) put(m message) error {
 	s := span{from: m.from, to: m.to, size: len(m.data)}
 	w.sent = append(w.sent, s)
 	w.bytes += s.size
@@ -253,9 +253,9 @@ func (w *way) put(m message) error {
 }
 
 // again sends a message that may not have arrived.
-func (w *way) again(s span) error { return w.publish(w.host.read(s)) }
+func (w *publisher) again(s span) error { return w.publish(w.host.read(s)) }
 
-func (w *way) publish(m message) error {
+func (w *publisher) publish(m message) error {
 	if len(w.sent) == 1 {
 		w.oldest = time.Now()
 	}
@@ -273,7 +273,7 @@ func (w *way) publish(m message) error {
 }
 
 // acknowledged takes the server's answer to a message.
-func (w *way) acknowledged(msg *nats.Msg) error {
+func (w *publisher) acknowledged(msg *nats.Msg) error {
 	number, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject, w.inbox), 10, 64)
 	if err != nil || number < w.base || number >= w.base+uint64(len(w.sent)) {
 		return nil

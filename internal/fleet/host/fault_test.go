@@ -12,6 +12,7 @@ import (
 	"noused/internal/fleet/fleettest"
 	"noused/internal/model"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // jobs fail as often as they are told to, and then wait until they may go on.
@@ -35,19 +36,19 @@ func (j *jobs) Serve(ctx context.Context, _ jetstream.JetStream, well func()) er
 
 func (j *jobs) Close() {}
 
-// A part that panics is told of and started again; the others go on.
+// A part that panics is reported and started again; the others go on.
 func TestAPartThatPanicsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	server := fleettest.Start(t, "")
 	j := &jobs{goOn: make(chan struct{})}
 	j.faults.Store(1)
 	d := startDaemon(t, server.URL(), func(o *Options) { o.Jobs = j })
-	until(t, "it is told", func() bool {
+	testenv.Until(t, "it is told", func() bool {
 		return strings.Contains(strings.Join(d.State().Problems, "\n"), "jobs: a fault of the daemon's: panic: a fault")
 	})
 	d.hasPublished(d.say("ses-1", "hello"))
 	close(j.goOn)
-	until(t, "it goes on", func() bool { return len(d.State().Problems) == 0 })
+	testenv.Until(t, "it goes on", func() bool { return len(d.State().Problems) == 0 })
 }
 
 // A panic where the daemon says that it is there, or joins, costs the connection, which
@@ -78,14 +79,14 @@ func TestAPanicCostsTheConnection(t *testing.T) {
 		s := d.State()
 		return !s.Connected && strings.Contains(strings.Join(s.Problems, "\n"), "panic: a fault of Load")
 	}
-	until(t, "it is told that it does not join", away)
+	testenv.Until(t, "it is told that it does not join", away)
 	set("")
 	d.isJoined()
 	nc := dial(t, server.URL())
 	ask(t, nc, `{"id":"1","type":"ping"}`)
 	set("panic")
 	d.nudge()
-	until(t, "it is told that it has left", away)
+	testenv.Until(t, "it is told that it has left", away)
 	set("")
 	d.isJoined()
 	ask(t, nc, `{"id":"1","type":"ping"}`)
@@ -113,5 +114,5 @@ func TestAPanicCostsOneReply(t *testing.T) {
 	if r := ask(t, nc, `{"id":"2","type":"ping"}`); !r.OK {
 		t.Errorf("the next one: %+v", r.Error)
 	}
-	until(t, "nothing stays counted", func() bool { return d.o.Held.Used() == 0 })
+	testenv.Until(t, "nothing stays counted", func() bool { return d.o.Held.Used() == 0 })
 }

@@ -112,20 +112,9 @@ func (d *daemon) say(session, text string) uint64 {
 	return d.events.LastSeq()
 }
 
-// until waits until something is so.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s still not: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func (d *daemon) isJoined() {
 	d.t.Helper()
-	until(d.t, "joined", func() bool { return d.State().Connected })
+	testenv.Until(d.t, "joined", func() bool { return d.State().Connected })
 }
 
 // listens waits until it takes commands, and hears of rivals, which is a moment after it
@@ -140,7 +129,7 @@ func (d *daemon) listens() {
 
 func (d *daemon) hasPublished(seq uint64) {
 	d.t.Helper()
-	until(d.t, fmt.Sprintf("event %d is published", seq), func() bool { return d.State().PublishedSeq >= seq })
+	testenv.Until(d.t, fmt.Sprintf("event %d is published", seq), func() bool { return d.State().PublishedSeq >= seq })
 }
 
 func dial(t testing.TB, url string, options ...nats.Option) *nats.Conn {

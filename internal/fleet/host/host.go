@@ -10,7 +10,7 @@
 // goroutines of its own, which end with it; Close ends all.
 //
 // It refuses to hold anybody up who does not ask it to, to decide what a command may
-// do, and to take whoever sends one for a person unless the configuration says so.
+// do, and to take the sender of one for a person unless the configuration says so.
 package host
 
 import (
@@ -39,7 +39,7 @@ type Options struct {
 	Prefix     fleet.Prefix
 	Name       string            // the daemon's in the fleet
 	Labels     map[string]string // may be nil
-	Approve    bool              // whoever sends commands is taken for a person
+	Approve    bool              // the sender of a command is taken for a person
 	Slots      int               // jobs at a time
 	JobTimeout time.Duration     // a job whose daemon has not been heard of for so long is another's
 

@@ -10,9 +10,10 @@ import (
 
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
+	"noused/internal/testenv"
 )
 
-// Whoever may send commands, or look for services, chooses where the replies go. What the
+// A user who may send commands, or look for services, chooses where the replies go. What the
 // daemon may publish, and that client may not, must not be reached that way.
 func TestRepliesGoToNobodysSubjects(t *testing.T) {
 	server := fleettest.Start(t, "")
@@ -122,13 +123,13 @@ func TestARivalIsTold(t *testing.T) {
 		Workdirs: []string{"/evil\n"},
 	}
 	tell(hostile)
-	until(t, "the rival is told", func() bool { return len(d.State().Problems) > 0 })
+	testenv.Until(t, "the rival is told", func() bool { return len(d.State().Problems) > 0 })
 	problems := strings.Join(d.State().Problems, "\n")
 	if want := "another daemon wants this name too, and takes no commands (epoch ep-[31m, version " +
 		strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
 		t.Errorf("got %s, want %s", problems, want)
 	}
-	until(t, "the presence tells of it", func() bool {
+	testenv.Until(t, "the presence shows it", func() bool {
 		tell(hostile) // as one that lives does again and again
 		p, _ := present(t, server.URL())
 		return p.Rival != nil && p.Rival.Workdir == "/evil"

@@ -108,19 +108,19 @@ func (h *Host) read(s span) message {
 		return missed(s.from, s.to)
 	}
 	m := h.first(entries)
-	if m.to != s.to { // it was told of then as missing
+	if m.to != s.to { // it was reported as missing then
 		return missed(s.from, s.to)
 	}
 	return m
 }
 
-// missed tells of events that the log no longer had when they were to be sent.
+// missed reports events that the log no longer had when they were to be sent.
 func missed(from, to uint64) message {
 	return warning(from, to, fmt.Sprintf("the fleet was away for too long: the events %d to %d are no longer kept", from,
 		to), "")
 }
 
-// tooLarge tells of an event that the server does not carry.
+// tooLarge reports an event that the server does not carry.
 func tooLarge(m message, most int) message {
 	return warning(m.from, m.to, fmt.Sprintf(
 		"an event, %s, has %d bytes, and the NATS server carries at most %d (max_payload)", m.typ, len(m.data), most),

@@ -13,9 +13,10 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
-// dropped are the numbers that warnings in the stream tell of as missing.
+// dropped are the numbers that warnings in the stream report as missing.
 func dropped(t *testing.T, all []protocol.EventEnvelope) (n uint64) {
 	t.Helper()
 	for _, e := range all {
@@ -34,7 +35,7 @@ func dropped(t *testing.T, all []protocol.EventEnvelope) (n uint64) {
 	return n
 }
 
-// What fell off the log while the server was away is told of, and nothing else is
+// What fell off the log while the server was away is reported, and nothing else is
 // missing.
 func TestWhatIsNoLongerKeptIsToldOf(t *testing.T) {
 	server := fleettest.Start(t, "")
@@ -50,11 +51,11 @@ func TestWhatIsNoLongerKeptIsToldOf(t *testing.T) {
 	all := stored(t, server.URL())
 	whole(t, all, last)
 	if n := dropped(t, all); n == 0 || n > last-100 {
-		t.Errorf("%d of %d events are told of as missing", n, last)
+		t.Errorf("%d of %d events are reported as missing", n, last)
 	}
 }
 
-// An event that the server does not carry is told of in its place.
+// An event that the server does not carry is reported in its place.
 func TestAnEventThatIsTooLargeIsToldOf(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := startDaemon(t, server.URL(), nil)
@@ -65,7 +66,7 @@ func TestAnEventThatIsTooLargeIsToldOf(t *testing.T) {
 	all := stored(t, server.URL())
 	whole(t, all, last)
 	if n := dropped(t, all); n != 1 {
-		t.Errorf("%d events are told of as missing, want 1", n)
+		t.Errorf("%d events are reported as missing, want 1", n)
 	}
 }
 
@@ -98,7 +99,7 @@ func TestAStalledServerHoldsNobodyUp(t *testing.T) {
 }
 
 // The server forgets after a while which messages it has. So what is stored already is
-// read from the stream before anything is sent again, whoever else sends there.
+// read from the stream before anything is sent again, no matter who else sends there.
 func TestNothingIsSentAgainThatIsStored(t *testing.T) {
 	server := fleettest.Start(t, "")
 	js := jetStream(t, dial(t, server.Direct()))
@@ -129,7 +130,7 @@ func TestNothingIsSentAgainThatIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := &way{outbox: d.out, link: &link{host: d.Host, ctx: t.Context()}, stream: stream}
+	w := &publisher{outbox: d.out, link: &link{host: d.Host, ctx: t.Context()}, stream: stream}
 	if err := w.recall(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ no_auth_user: a`)
 			server := c.start(t)
 			d := startDaemon(t, server.URL(), nil)
 			d.say("ses-1", "hello")
-			until(t, "it is told: "+c.want, func() bool {
+			testenv.Until(t, "it is told: "+c.want, func() bool {
 				return strings.Contains(strings.Join(d.State().Problems, "\n"), c.want)
 			})
 			if c.joined {

@@ -48,7 +48,7 @@ func (l *link) claim() (err error) {
 	_ = json.Unmarshal(entry.Value(), &by) // what cannot be read is another's
 	if !l.host.owns(by) {
 		_ = l.nc.Publish(l.host.o.Prefix.Rival(name), value)
-		_ = l.nc.FlushWithContext(ctx) // whoever has the name is told, where that may be
+		_ = l.nc.FlushWithContext(ctx) // the daemon that has the name is told, where that may be
 		return &takenError{by}
 	}
 	l.at, err = l.hosts.Update(ctx, name, value, entry.Revision())
@@ -146,7 +146,7 @@ func (l *link) leave() {
 	}
 }
 
-// presence is what the daemon says of itself.
+// presence is how the daemon describes itself.
 func (h *Host) presence() []byte {
 	p := fleet.Presence{
 		Name: h.o.Name, Labels: h.o.Labels, Version: h.o.Version, Epoch: h.o.Epoch, Slots: h.o.Slots,

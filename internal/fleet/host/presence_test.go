@@ -11,6 +11,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // present is what the bucket has under the name box.
@@ -56,7 +57,7 @@ func TestPresence(t *testing.T) {
 	<-running
 	running <- 3
 	d.events.Append(protocol.AgentStart{Ref: protocol.Ref{SessionID: "ses-1", RunID: "run-1"}})
-	until(t, "the presence tells of the runs", func() bool {
+	testenv.Until(t, "the presence shows the runs", func() bool {
 		p, _ := present(t, server.URL())
 		return p.Running == 3
 	})
@@ -93,13 +94,13 @@ func TestANameBelongsToOne(t *testing.T) {
 	first := startDaemon(t, server.URL(), nil)
 	first.isJoined()
 	second := startDaemon(t, server.URL(), func(o *Options) { o.Epoch, o.Instance = "ep-other", "in-2" })
-	until(t, "the second says that the name is taken", func() bool {
+	testenv.Until(t, "the second says that the name is taken", func() bool {
 		return strings.Contains(strings.Join(second.State().Problems, "\n"), `another daemon of the fleet is called "box"`)
 	})
 	if second.State().Connected {
 		t.Error("the second says that it is in the fleet")
 	}
-	until(t, "the first says that another wants the name", func() bool {
+	testenv.Until(t, "the first says that another wants the name", func() bool {
 		return strings.Contains(strings.Join(first.State().Problems, "\n"),
 			"another daemon wants this name too, and takes no commands (epoch ep-other")
 	})
@@ -123,7 +124,7 @@ func TestANameComesBack(t *testing.T) {
 	// The first lives, as if somebody had copied the folder: it says so, and the two do
 	// not take the name from each other.
 	first.nudge()
-	until(t, "the first says that the name is taken", func() bool {
+	testenv.Until(t, "the first says that the name is taken", func() bool {
 		return strings.Contains(strings.Join(first.State().Problems, "\n"), `another daemon of the fleet is called "box"`)
 	})
 	if !second.State().Connected {

@@ -11,7 +11,7 @@ import (
 	"noused/internal/fleet"
 )
 
-// rivalTime is for how long one is told of that is not heard of any more. One that lives
+// rivalTime is for how long a rival is still reported after it was last heard. One that lives
 // tries to get the name more often.
 const rivalTime = time.Minute
 
@@ -25,7 +25,7 @@ type rival struct {
 }
 
 // rival takes note of another daemon that finds its name taken: of two machines with one
-// name, whoever sends commands should know.
+// name, those who send commands should know.
 func (l *link) rival(m *nats.Msg) {
 	var by fleet.Presence
 	h := l.host

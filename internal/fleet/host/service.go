@@ -26,8 +26,8 @@ const (
 	smallSize  = 64 << 10 // of messages that have no more than a few words
 )
 
-// service is what the daemon says of itself to those who look for services. The words are
-// those of the library's package micro, whose own answers go wherever whoever asks says.
+// service is how the daemon describes itself to those who look for services. The words are
+// those of the library's package micro, whose own answers go wherever the sender asks.
 type service struct {
 	identity micro.ServiceIdentity
 	started  time.Time
@@ -96,7 +96,7 @@ func (l *link) subscribe(subject, queue string, most int, take func(*nats.Msg)) 
 	return err
 }
 
-// mayReply tells whether a reply may be sent there. Whoever sends a command chooses that,
+// mayReply tells whether a reply may be sent there. The sender of a command chooses that,
 // and may not have the daemon write where only daemons may, as to the server's own
 // subjects, to buckets, and to a fleet's: so it must be an inbox, which begins with "_".
 func (h *Host) mayReply(subject string) bool {

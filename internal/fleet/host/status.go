@@ -20,7 +20,7 @@ const (
 	maxProblem  = 400 // bytes
 )
 
-// status is what people are told of the fleet: the log when something changes, the
+// status is what people learn about the fleet: the log when something changes, the
 // daemon's state when they ask. Its methods do not block.
 type status struct {
 	log          *zap.Logger

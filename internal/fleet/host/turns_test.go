@@ -15,6 +15,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // Commands of one sender run in their order, one at a time; of all senders a bounded
@@ -235,5 +236,5 @@ func TestCommandsThatWaitAreCounted(t *testing.T) {
 	for range sent - refused {
 		<-got
 	}
-	until(t, "all is given back", func() bool { return d.o.Held.Used() == 0 })
+	testenv.Until(t, "all is given back", func() bool { return d.o.Held.Used() == 0 })
 }

@@ -1,7 +1,7 @@
 // Package job has the jobs of a fleet (remote.md §2): what one says, who works at it,
 // how it ended, and the queue in which jobs wait in NATS.
 //
-// A job is a message in a work queue. Whoever begins with it, or cancels it, first makes
+// A job is a message in a work queue. A daemon that begins with it, or cancels it, first makes
 // its claim: a key in a bucket whose keys live for job_timeout unless they are renewed,
 // and which the server lets one of many make. So labels need no filter of the server's,
 // a job that fits nobody holds up no other, and a daemon that was away sees in the claim
@@ -126,7 +126,7 @@ type Claim struct {
 	Ended     bool      `json:"ended,omitempty"`  // its end was told
 }
 
-// End is what is told of a job when it is over.
+// End is the report of a job that is over.
 type End struct {
 	ID         string              `json:"id"`
 	Host       string              `json:"host"` // "": nobody had begun with it

@@ -56,7 +56,7 @@ func TestTheNewestEndsAreListed(t *testing.T) {
 }
 
 // Claims are listed but for those of jobs that are over, and as many as there is room
-// for: whoever may write them could fill the memory of who lists them.
+// for: one who may write them could fill the memory of another who lists them.
 func TestClaimsThatAreListed(t *testing.T) {
 	q := open(t, fleettest.Start(t, "").Direct())
 	for id, c := range map[string]Claim{

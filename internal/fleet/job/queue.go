@@ -193,7 +193,7 @@ func (q *Queue) Release(ctx context.Context, id string, revision uint64) error {
 	return nil
 }
 
-// Watch tells of all claims, and then of each that changes; a nil entry ends the first.
+// Watch reports all claims, and then of each that changes; a nil entry ends the first.
 func (q *Queue) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	return q.claims.WatchAll(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 func open(t *testing.T, url string) *Queue {
@@ -100,12 +101,12 @@ func TestAClaimRunsOut(t *testing.T) {
 		t.Fatalf("take: %t, %v", ok, err)
 	}
 	taken := false
-	for deadline := time.Now().Add(2 * time.Minute); !taken &&
-		time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	testenv.Until(t, "another takes it", func() bool {
 		if _, taken, err = q.Take(t.Context(), "one", Claim{Host: "other"}); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return taken
+	})
 	if _, kept, err := q.Renew(t.Context(), "one", Claim{Host: "box"}, revision); !taken || kept || err != nil {
 		t.Errorf("taken by another %t, kept by the first %t, %v; want true, false", taken, kept, err)
 	}

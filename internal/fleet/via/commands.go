@@ -138,7 +138,7 @@ func (c *commands) take(msg *nats.Msg) {
 	}
 }
 
-// reply is what there is to say to a command. One that is too long, or that there is no
+// reply is the reply to a command. One that is too long, or that there is no
 // room for, is an error of that command's.
 func (c *commands) reply(id string, msg *nats.Msg) reply {
 	size := len(msg.Data) + replyCost

@@ -18,6 +18,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // farEnd answers commands with as many bytes as their type says.
@@ -92,15 +93,11 @@ func TestRepliesThatNobodyReads(t *testing.T) {
 	for i := range sent {
 		say(t, c, fmt.Sprint(i), 10<<10)
 	}
-	for { // until all have come
+	testenv.Until(t, "all have come", func() bool {
 		c.mu.Lock()
-		left := len(c.waiting)
-		c.mu.Unlock()
-		if left == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer c.mu.Unlock()
+		return len(c.waiting) == 0
+	})
 	whole := 0
 	for i := range sent {
 		id, reason := hear(t, lines)

@@ -26,7 +26,7 @@ type Host struct {
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
 	checking func()   // ends the looking after the daemon, and waits for that; nil while there are no connections
-	known    []string // the hosts that there were when this one was missing
+	known    []string // the hosts that were listed when this one was missing
 }
 
 // Host leads to the daemon of that name, which fleet.CheckName takes.

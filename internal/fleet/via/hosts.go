@@ -15,7 +15,7 @@ import (
 	"noused/internal/fleet"
 )
 
-// Bounds of what is taken from the bucket of hosts, and of what is told of it.
+// Bounds of what is taken from the bucket of hosts, and of what is reported of it.
 const (
 	maxHosts   = 10_000
 	maxEntries = 4 * maxHosts // that are looked at
@@ -105,7 +105,7 @@ func (f *Fleet) note(text string) {
 	}
 }
 
-// presence is what the daemon says of itself.
+// presence is how the daemon describes itself.
 func (h *Host) presence(ctx context.Context, l *link) (p fleet.Presence, err error) {
 	bucket := h.fleet.o.Prefix.HostBucket()
 	err = l.store(ctx, "bucket "+bucket, func(ctx context.Context) error {

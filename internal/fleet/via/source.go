@@ -160,7 +160,7 @@ func (s *source) note(msg jetstream.Msg, why string) {
 	s.noted = true
 }
 
-// wants tells whether an event was asked for. What tells of others that are missing
+// wants tells whether an event was asked for. An event that reports others as missing
 // always was.
 func (s *source) wants(e event) bool {
 	if e.dropped || s.want.SessionID == "" && s.want.Types == nil {
@@ -174,7 +174,7 @@ func (s *source) wants(e event) bool {
 type event struct {
 	protocol.EventEnvelope
 	line    []byte
-	dropped bool // it tells of events that are missing
+	dropped bool // it reports missing events
 }
 
 // readEvent takes nothing for an event that is not one whole line, with the number that
@@ -204,7 +204,7 @@ func (e event) first() uint64 {
 	return e.Seq
 }
 
-// parts are the events that one stands for, as the daemon has numbered them: whoever has
+// parts are the events that one stands for, as the daemon has numbered them: a reader that has
 // seen the first of them elsewhere is told the others alone.
 func (e event) parts() []event {
 	var all protocol.MessageUpdate
@@ -234,7 +234,7 @@ func (e event) parts() []event {
 }
 
 // partsFit tells whether parts are those of a text, and do not say the rest of its event
-// so often that they take the memory of whoever reads them.
+// so often that they take the memory of their reader.
 func partsFit(all protocol.MessageUpdate, parts []int) bool {
 	left := len(all.Delta) + len(all.ThinkingDelta)
 	for _, n := range parts {
@@ -258,7 +258,7 @@ func (e event) session() string {
 	return ref.SessionID
 }
 
-// missing is the line that tells of events that the stream does not have.
+// missing is the line that reports events that the stream does not have.
 func missing(from, to uint64) []byte {
 	payload, _ := protocol.EncodePayload(protocol.Warning{
 		Code: protocol.WarningEventsDropped, FromSeq: from, ToSeq: to,

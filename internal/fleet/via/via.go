@@ -4,7 +4,7 @@
 // A Host is a follow.Dialer. The connections that it gives are no sockets: a line that
 // is written to one of them is a request, and what is read are the replies, or the
 // events of the fleet's stream. When the server, the way there, or the daemon goes away
-// they end, and whoever has them connects again and resumes, as with a socket.
+// they end, and their owner connects again and resumes, as with a socket.
 //
 // Concurrency: a Fleet and a Host may be used by any number of goroutines. A Fleet has
 // one connection to the server, which is made when it is needed, and anew after it was
@@ -120,7 +120,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the fleet's NATS server at %s %s", e.Server, e.What)
 }
 
-// Denied is what the user is told of a permission that a server does not give.
+// Denied is the error for a permission that a server does not give.
 func Denied(server string, err error) *RefusedError {
 	return &RefusedError{
 		Server: server, What: "denies it: " + reason(err),
@@ -128,7 +128,7 @@ func Denied(server string, err error) *RefusedError {
 	}
 }
 
-// Missing is what the user is told of a stream or bucket that is not there.
+// Missing is the error for a stream or bucket that does not exist.
 func Missing(server, what string) *RefusedError {
 	return &RefusedError{
 		server, "has no " + what + ": no daemon has joined a fleet there",
@@ -136,7 +136,7 @@ func Missing(server, what string) *RefusedError {
 	}
 }
 
-// Refused is what the user is told of an error that means that the server does not let them
+// Refused is the error that says that the server does not let them
 // in, or has not what; nil: it means neither.
 func Refused(server, what string, err error) *RefusedError {
 	is := func(any ...error) bool {
@@ -211,7 +211,7 @@ func (f *Fleet) dial(ctx context.Context) (l *link, err error) {
 	return l, nil
 }
 
-// why is what the user is told of a connection that could not be made.
+// why is the error for a connection that could not be made.
 func (f *Fleet) why(ctx context.Context, err error) error {
 	if refused := Refused(f.Server(), "", err); refused != nil {
 		return refused

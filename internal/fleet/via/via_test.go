@@ -233,7 +233,7 @@ func TestEventsAreResumed(t *testing.T) {
 	readTo(t, ctx, st, uint64(at+10), uint64(at+200))
 }
 
-// A daemon that was started anew has other events: whoever reads is told.
+// A daemon that was started anew has other events: a reader is told.
 func TestDaemonThatIsStartedAnew(t *testing.T) {
 	s := fleettest.Start(t, "")
 	d := startDaemon(t, connect(s), "box", "ep-1")

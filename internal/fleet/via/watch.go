@@ -31,7 +31,7 @@ type Watch struct {
 	news          chan News
 }
 
-// Watch begins to watch: first come the hosts that there are. The events are those of
+// Watch begins to watch: first come the present hosts. The events are those of
 // all hosts. Errors are those of Hosts.
 func (f *Fleet) Watch(ctx context.Context) (*Watch, error) {
 	l, err := f.connect(ctx)

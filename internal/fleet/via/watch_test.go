@@ -10,7 +10,7 @@ import (
 	"noused/internal/fleet/fleettest"
 )
 
-// Whoever watches a fleet and is slow misses nothing unawares: he has all of it, or
+// A slow watcher of a fleet misses nothing unawares: he has all of it, or
 // learns that the watch is over and looks anew.
 func TestASlowWatchMissesNothingUnawares(t *testing.T) {
 	s := fleettest.Start(t, "")

@@ -139,7 +139,7 @@ func (t *task) find() error {
 }
 
 // made tells whether a session of that title is the job's: nothing was said there, or the
-// job's prompt. Whoever likes may call a session so, and what was allowed there is not
+// job's prompt. Anyone may call a session so, and what was allowed there is not
 // allowed to the job.
 func (t *task) made(s protocol.SessionInfo) (bool, error) {
 	if s.Messages == 0 {

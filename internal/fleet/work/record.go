@@ -40,8 +40,8 @@ const (
 	tempPrefix = "."
 )
 
-// load reads the records. One that cannot be read, or that there is no room for, is told
-// of, and stays.
+// load reads the records. One that cannot be read, or that there is no room for, is
+// logged, and stays.
 func (w *Worker) load() (all []record, err error) {
 	files, err := w.files()
 	if err != nil {
@@ -124,30 +124,7 @@ func (w *Worker) keep(r record) error {
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(w.o.Dir, tempPrefix+r.ID)
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := regular.Open(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, w.path(r.ID)); err != nil {
-		return err
-	}
-	return w.sync()
-}
-
-func (w *Worker) sync() error {
-	dir, err := os.Open(w.o.Dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return regular.Replace(w.path(r.ID), text, 0o600)
 }
 
 func (w *Worker) drop(id string) error {

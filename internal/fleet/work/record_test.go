@@ -105,7 +105,7 @@ func TestRecordsAreKept(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is told of with its file and why, and stays; the others are
+// A record that cannot be read is logged with its file and why, and stays; the others are
 // read.
 func TestRecordsThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -185,7 +185,7 @@ func foreign(t *testing.T, w *Worker, path string) {
 	must(t, os.Chown(path, 4711, 4711))
 }
 
-// What there is no room for is told of, and not gone on with.
+// Records without room for them are logged, and not continued.
 func TestThereIsRoomForSoManyRecords(t *testing.T) {
 	w, logs := worker(t)
 	long := "]" + strings.Repeat(" ", maxRecord-1)

@@ -240,7 +240,7 @@ func (t *task) tell(q *job.Queue) error {
 	defer cancel()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if context.Cause(t.ctx) == errLost { // whoever has it tells
+	if context.Cause(t.ctx) == errLost { // its new owner reports it
 		return nil
 	}
 	told, err := q.Finish(ctx, *t.End)

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
@@ -98,7 +99,7 @@ type open struct {
 // decodeEvent returns what an event has to hand on at once, and whether it is the
 // last. One that cannot be read is passed over.
 func (s *state) decodeEvent(e wire.Event) (d model.Delta, stopped bool, err error) {
-	if strings.TrimSpace(e.Data) == "" {
+	if len(bytes.TrimSpace(e.Data)) == 0 {
 		return d, false, nil
 	}
 	var ev event

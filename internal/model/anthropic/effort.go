@@ -1,6 +1,8 @@
 package anthropic
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/model"
 )
 
@@ -12,7 +14,14 @@ type thinking struct {
 }
 
 type outputConfig struct {
-	Effort string `json:"effort"`
+	Effort string        `json:"effort,omitzero"`
+	Format *outputFormat `json:"format,omitzero"`
+}
+
+// outputFormat is what the answer has to be like.
+type outputFormat struct {
+	Type   string         `json:"type"`
+	Schema jsontext.Value `json:"schema"`
 }
 
 // budgets are the tokens that a level is for a model that counts them.
@@ -42,7 +51,7 @@ func (r *request) think(e model.Effort, limit int64) {
 	case e.Level == model.NoEffort:
 		r.Thinking = &thinking{Type: "disabled"}
 	case e.Form != "budget":
-		r.Thinking, r.OutputConfig = &thinking{Type: "adaptive"}, &outputConfig{e.Said()}
+		r.Thinking, r.OutputConfig = &thinking{Type: "adaptive"}, &outputConfig{Effort: e.Said()}
 	case budget >= minBudget:
 		r.Thinking = &thinking{"enabled", budget}
 	}

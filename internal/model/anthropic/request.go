@@ -86,6 +86,12 @@ func encode(c *wire.Client, req model.Request, names wire.Names) *request {
 		out.add(m, names)
 	}
 	out.think(req.Effort, req.OutputLimit)
+	if req.Output != nil && !req.Repair.ToldOutput && !req.Summary {
+		if out.OutputConfig == nil {
+			out.OutputConfig = &outputConfig{}
+		}
+		out.OutputConfig.Format = &outputFormat{"json_schema", wire.NativeOutput(req.Output).Schema}
+	}
 	for _, t := range tools {
 		out.Tools = append(out.Tools, tool{
 			Name: names.There(t.Name), Description: t.Description,

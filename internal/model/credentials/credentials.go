@@ -133,12 +133,24 @@ func change(configDir string, change func(keys map[string]string)) error {
 	if keys == nil {
 		keys = map[string]string{}
 	}
+	removeLeftovers(path)
 	change(keys)
 	text, err := toml.Marshal(keys)
 	if err != nil {
 		return err
 	}
 	return regular.Replace(path, append([]byte(header), text...), 0o600)
+}
+
+// removeLeftovers removes what a writer left beside the file that was killed before it was
+// done: it has keys. The caller has the lock, and nobody else writes.
+func removeLeftovers(path string) {
+	names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "."+FileName+"[0-9]*"))
+	for _, name := range names {
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // Lock keeps other writers from a file of the configuration until it is released. It

@@ -1,6 +1,8 @@
 package credentials
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,4 +158,27 @@ func TestLoadTakesTheFileAnew(t *testing.T) {
 		t.Error(errs)
 	}
 	expect("process", "", "")
+}
+
+// A writer that was killed leaves a file with keys; the next one removes it, and nothing else.
+func TestALeftoverOfACrashGoes(t *testing.T) {
+	dir := t.TempDir()
+	left, other := filepath.Join(dir, "."+FileName+"123456"), filepath.Join(dir, "."+FileName+".mine")
+	for _, path := range []string{left, other} {
+		if err := os.WriteFile(path, []byte("openai = \"sk-half\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Save(dir, "openai", "sk-new"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the leftover is still there: %v", err)
+	}
+	if _, err := os.Lstat(other); err != nil {
+		t.Error(err)
+	}
+	if keys, err := Read(dir); err != nil || keys["openai"] != "sk-new" {
+		t.Errorf("got %v, %v", keys, err)
+	}
 }

@@ -124,7 +124,7 @@ func arguments(req model.Request) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	out := request{Messages: make([]model.Message, len(req.Messages)), Tools: []spec{}, System: req.System}
+	out := request{Messages: make([]model.Message, len(req.Messages)), Tools: []spec{}, System: wire.WithOutput(req, true)}
 	for i, msg := range req.Messages {
 		msg.Maker, msg.Blocks = "", nil // they go to the provider that made them and to no other
 		if err := embed(&msg); err != nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
@@ -89,7 +90,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				if err != nil && s.finish != "" {
 					break
 				}
-				if err == nil && strings.TrimSpace(e.Data) == "[DONE]" {
+				if err == nil && string(bytes.TrimSpace(e.Data)) == "[DONE]" {
 					s.done = true
 					break
 				}
@@ -133,7 +134,7 @@ type state struct {
 // decodeEvent returns what an event has to hand on at once. One that cannot be read is
 // passed over.
 func (s *state) decodeEvent(e wire.Event) ([]model.Delta, error) {
-	if strings.TrimSpace(e.Data) == "" {
+	if len(bytes.TrimSpace(e.Data)) == 0 {
 		return nil, nil
 	}
 	var c chunk

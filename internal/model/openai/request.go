@@ -20,6 +20,8 @@ type request struct {
 	MaxCompletionTokens int `json:"max_completion_tokens,omitzero"`
 	effort
 
+	ResponseFormat *responseFormat `json:"response_format,omitzero"`
+
 	marked bool // for a cache
 	shown  wire.Pictures
 }
@@ -29,6 +31,12 @@ func (r *request) Shown() *wire.Pictures { return &r.shown }
 
 // Forget keeps what learn looks at.
 func (r *request) Forget() { *r = request{StreamOptions: r.StreamOptions, marked: r.marked} }
+
+// responseFormat is what the answer has to be like.
+type responseFormat struct {
+	Type       string      `json:"type"`
+	JSONSchema wire.Output `json:"json_schema"`
+}
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
@@ -94,8 +102,14 @@ func (m *Model) encode(req model.Request, names wire.Names) *request {
 	req.Repair.Bridged = req.Repair.Bridged || mistral(o.Model, c.Host())
 	req.Repair.PlainSchemas = req.Repair.PlainSchemas || gemini(o.Model, c.Host())
 	req.Messages = shownAfter(req)
+	out := &request{Model: o.Model, Stream: true}
+	if req.Output != nil && !req.Repair.ToldOutput && !req.Summary {
+		out.ResponseFormat = &responseFormat{"json_schema", wire.NativeOutput(req.Output)}
+		// Many servers take the field and do nothing about it.
+		req.Repair.ToldOutput = c.Host() != "api.openai.com"
+	}
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := &request{Model: o.Model, Messages: make([]message, 0, len(messages)+1), Stream: true}
+	out.Messages = make([]message, 0, len(messages)+1)
 	if c.Host() == "api.openai.com" {
 		out.MaxCompletionTokens = o.MaxOutputTokens
 	} else {

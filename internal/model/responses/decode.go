@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
@@ -129,7 +130,7 @@ type output struct {
 // decodeEvent returns what an event has to hand on. One that cannot be read is passed
 // over.
 func (s *state) decodeEvent(e wire.Event) ([]model.Delta, error) {
-	if data := strings.TrimSpace(e.Data); data == "" || data == "[DONE]" {
+	if data := string(bytes.TrimSpace(e.Data)); data == "" || data == "[DONE]" {
 		return nil, nil
 	}
 	var ev event

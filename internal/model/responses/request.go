@@ -18,6 +18,7 @@ type request struct {
 	Include         []string   `json:"include,omitempty"`
 	MaxOutputTokens int        `json:"max_output_tokens,omitzero"`
 	PromptCacheKey  string     `json:"prompt_cache_key,omitzero"`
+	Text            *textForm  `json:"text,omitzero"`
 	Store           bool       `json:"store"`
 	Stream          bool       `json:"stream"`
 
@@ -29,6 +30,16 @@ func (r *request) Shown() *wire.Pictures { return &r.shown }
 
 // Forget keeps what learn looks at.
 func (r *request) Forget() { *r = request{Include: r.Include, Reasoning: r.Reasoning} }
+
+// textForm is what the answer has to be like.
+type textForm struct {
+	Format format `json:"format"`
+}
+
+type format struct {
+	Type string `json:"type"`
+	wire.Output
+}
 
 type reasoning struct {
 	Effort  string `json:"effort,omitzero"`
@@ -86,6 +97,9 @@ func (m *Model) encode(req model.Request, names wire.Names) *request {
 	}
 	if !m.noSecrets.Load() {
 		out.Include = []string{"reasoning.encrypted_content"}
+	}
+	if req.Output != nil && !req.Repair.ToldOutput && !req.Summary {
+		out.Text = &textForm{format{"json_schema", wire.NativeOutput(req.Output)}}
 	}
 	for _, e := range messages {
 		out.add(e, names)

@@ -150,7 +150,7 @@ func Ask(req model.Request, maker string) (system string, messages []Entry, tool
 		if req.Repair.Bridged {
 			entries = bridged(entries)
 		}
-		return req.System, entries, tools
+		return WithOutput(req, req.Repair.ToldOutput), entries, tools
 	}
 	var b strings.Builder
 	b.WriteString("The conversation:\n")

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,7 +27,7 @@ const (
 
 // Error is what a provider said in place of an answer, or what went wrong on
 // the way to it. It wraps those of model.ErrTruncated, model.ErrContextTooLong,
-// model.ErrRejected and model.ErrPassing that it is.
+// model.ErrRejected, model.ErrKey, model.ErrGone and model.ErrPassing that it is.
 type Error struct {
 	Status  int    // of the response; 0 where there was none, and inside a stream
 	Code    string // the provider's own word for it, "overloaded_error" for one
@@ -38,6 +37,8 @@ type Error struct {
 	attempts int           // how many were made, where that is more than one
 	passing  bool          // the same request may go well later
 	busy     bool          // it will, as soon as there is less to do
+	gone     bool          // the model, or the account, is of no use until a person acts
+	broke    bool          // nothing is left to pay with
 	garbled  bool          // the model's own answer was refused: it may answer better
 	after    time.Duration // when, where the provider says so
 	is       error
@@ -70,8 +71,17 @@ func (e *Error) Unwrap() (is []error) {
 	if e.passing || e.garbled {
 		is = append(is, model.ErrPassing)
 	}
+	if e.gone {
+		is = append(is, model.ErrGone)
+	}
 	return is
 }
+
+// RetryAfter is when the provider wants to be asked again, 0 where it does not say.
+func (e *Error) RetryAfter() time.Duration { return e.after }
+
+// NoCredit reports that the provider wants to be paid first.
+func (e *Error) NoCredit() bool { return e.broke }
 
 // Truncated is the error of an answer that ended without a reason to stop. why
 // may be empty.
@@ -148,10 +158,16 @@ func (e *Error) classify() {
 		status = n // some gateways report an HTTP status inside a stream
 	}
 	text := strings.ToLower(e.Code + " " + e.Message)
+	if status == http.StatusUnauthorized || contains(text, wrongKey) {
+		e.is, e.gone = model.ErrKey, true
+		return
+	}
+	e.broke = status == http.StatusPaymentRequired || contains(text, spent) || contains(text, hopeless) && e.after == 0
 	switch {
 	case status != http.StatusTooManyRequests && tooLong(text), tooLarge(text):
 		e.is = model.ErrContextTooLong
-	case contains(text, hopeless) && e.after == 0:
+	case contains(text, spent), contains(text, gone), contains(text, hopeless) && e.after == 0:
+		e.gone = true
 	case status == http.StatusTooManyRequests, status == statusOverloaded, contains(strings.ToLower(e.Code), overloaded):
 		e.passing, e.busy = true, true
 	case status == http.StatusRequestTimeout, status >= 500:
@@ -163,6 +179,7 @@ func (e *Error) classify() {
 			e.is = model.ErrRoleOrder
 		}
 	case status >= 400: // Ollama calls a model that it does not have an "api_error"
+		e.gone = slices.Contains(refusedForGood, status)
 	default:
 		e.passing = contains(e.Code, passing)
 	}
@@ -176,11 +193,21 @@ var (
 	overloaded = []string{"overloaded", "rate_limit"}
 	// passing are parts of the codes of other errors that pass.
 	passing = []string{"server_error", "api_error", "timeout", "unavailable"}
-	// hopeless are parts of errors that only a person can do something about.
-	hopeless = []string{
+	// hopeless are parts of errors that only a person can do something about. Gemini says
+	// "billing" of a limit by the minute, too, and when to come again.
+	hopeless = []string{"billing"}
+	// spent are parts of errors about an account that has no credit.
+	spent = []string{
 		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance",
-		"billing", "invalid_api_key", "api key not valid",
 	}
+	// gone are parts of errors about a model that the provider does not have (any more).
+	gone = []string{"model_not_found", "model_decommissioned", "not a valid model id"}
+	// refusedForGood are statuses of requests that nobody but a person can have answered.
+	refusedForGood = []int{
+		http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
+	}
+	// wrongKey are parts of errors about a key, whatever status they have.
+	wrongKey = []string{"invalid_api_key", "api key not valid", "authentication_error"}
 )
 
 // roleOrder are the ways of saying that somebody else should speak.
@@ -414,6 +441,9 @@ func (c *Client) tell(err error, attempts int) *Error {
 		told.add(c.hint)
 		told.add(c.other)
 	}
+	if told.broke {
+		told.add("there is no credit left: add some where the key is from, or choose another model")
+	}
 	told.host, told.attempts = c.url.Host, attempts
 	return &told
 }
@@ -425,13 +455,5 @@ func (e *Error) add(hint string) {
 	}
 }
 
-// line is a text as one line of bounded length, without control characters.
-func line(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	return format.Clip(strings.Join(strings.Fields(text), " "), maxMessage)
-}
+// line is a text as one line of bounded length.
+func line(text string) string { return format.Clip(format.Line(text), maxMessage) }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/model"
+	"noused/internal/sse"
 )
 
 // What one answer may be at most, in bytes.
@@ -28,6 +30,10 @@ const (
 	MaxCalls   = 256
 	MaxBlocks  = 16 << 10
 )
+
+// Event is one server-sent event of an answer: the name of its type, where it has one, and
+// its data.
+type Event = sse.Event
 
 // Decoder turns the events of one answer into deltas, and asks hold, which may be nil,
 // before it keeps something (model.Room). The events end with the answer, or with an
@@ -56,7 +62,7 @@ func (l *Load) Add(n int) error {
 // Decode reads an event's data into v. Unknown members are ignored, bytes that
 // are no UTF-8 replaced.
 func Decode(e Event, v any) error {
-	if err := json.Unmarshal([]byte(e.Data), v, lenient); err != nil {
+	if err := json.Unmarshal(e.Data, v, lenient); err != nil {
 		return &Error{Message: fmt.Sprintf("an event of the answer is not what it should be: %v", err)}
 	}
 	return nil
@@ -100,6 +106,44 @@ func (a *answer) Read(p []byte) (int, error) {
 		a.err = err
 	}
 	return n, err
+}
+
+// eventCost is how many copies there are of a long event for a moment: as it came, the
+// event's, and what is decoded of it.
+const eventCost = 3
+
+// events are those of the body, and the error that it ended with, if it did not
+// simply end. ctx is the attempt's. A body that is whole says itself where it ends.
+//
+// What a long event takes is held until it has been taken in.
+func (a *answer) events(ctx context.Context, hold func(bytes int) error, whole bool) iter.Seq2[Event, error] {
+	o := sse.Options{Most: maxEvent, Lenient: true, Whole: whole, Other: func(name, value []byte) error {
+		if string(name) == "error" { // llama-server's own, and no event comes after it
+			return Failure(jsontext.Value(value))
+		}
+		return nil
+	}}
+	if hold != nil {
+		o.Hold = func(bytes int) error { return hold(eventCost * bytes) }
+	}
+	return func(yield func(Event, error) bool) {
+		r := sse.NewReader(a, o)
+		defer r.Drop()
+		for {
+			switch e, err := r.Next(); {
+			case errors.Is(err, io.EOF):
+				return
+			case errors.Is(err, sse.ErrLong):
+				yield(e, &Error{Message: fmt.Sprintf("an event of the answer is longer than %d MiB", maxEvent>>20)})
+				return
+			case err != nil:
+				yield(e, a.why(ctx, err))
+				return
+			case e.Data != nil && !yield(e, nil):
+				return
+			}
+		}
+	}
 }
 
 // why is the error that a person is to read of one of the events. The reader's own, and

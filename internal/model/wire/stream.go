@@ -104,8 +104,15 @@ func (e *Error) again(attempts int, waited time.Duration) bool {
 
 func retryNotice(e *Error, attempt int, delay time.Duration) *model.Notice {
 	e.attempts = 0
+	most := 0
+	switch {
+	case e.garbled:
+		most = attempt
+	case !e.busy:
+		most = maxRetries + 1
+	}
 	return &model.Notice{
-		Code: model.NoticeRetry, Attempt: attempt, Delay: delay,
+		Code: model.NoticeRetry, Attempt: attempt, Most: most, Delay: delay,
 		Message: fmt.Sprintf("attempt %d in %s: %s", attempt, delay.Round(10*time.Millisecond), e),
 	}
 }

@@ -42,6 +42,13 @@ func decode(v jsontext.Value, prefix string, into any) *fault {
 	return faultf(invalidParams, "%s: cannot be a JSON %s", field, tool.KindName(s.JSONKind))
 }
 
+// outside are the arguments with which a call runs outside the sandbox. The daemon has
+// seen to it, and started us there.
+type outside struct {
+	Outside bool    `json:"outside_sandbox"`
+	Reason  *string `json:"reason"`
+}
+
 // arguments reads an operation's arguments.
 func arguments(v jsontext.Value, into any) error {
 	if f := decode(v, "args.", into); f != nil {

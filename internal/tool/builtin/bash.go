@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +35,8 @@ func bash(c *call, args jsontext.Value) (string, error) {
 		Command *string  `json:"command"`
 		Timeout *float64 `json:"timeout"`
 
-		Background bool    `json:"background"`
-		Outside    bool    `json:"outside_sandbox"` // the daemon has seen to it
-		Reason     *string `json:"reason"`
+		Background bool `json:"background"`
+		outside
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err
@@ -65,7 +65,23 @@ func bash(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.run(shell, command, limit)
+	text, err := c.run(shell, command, limit)
+	if err != nil && !a.Outside && c.getenv(proc.HiddenVariable) != "" && looksRefused(err.Error()) {
+		err = fmt.Errorf("%w\n[%s]", err, sandboxNote)
+	}
+	return text, err
+}
+
+// sandboxNote stands below the output of a command that failed, perhaps for the sandbox.
+const sandboxNote = "the sandbox may have refused this: commands write only in the working directory and $TMPDIR. " +
+	"Where the work needs more, call again with outside_sandbox and a reason, and the user is asked"
+
+// looksRefused tells whether the end of an output has what programs say when the kernel
+// refuses them something.
+func looksRefused(output string) bool {
+	end := strings.ToLower(output[max(0, len(output)-4<<10):])
+	return slices.ContainsFunc([]string{"permission denied", "operation not permitted", "read-only file system"},
+		func(refusal string) bool { return strings.Contains(end, refusal) })
 }
 
 // noJobs says that a job outlives this process: the daemon runs jobs itself, and

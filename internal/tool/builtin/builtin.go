@@ -109,8 +109,9 @@ var operations = []operation{
 	},
 	{
 		"write",
-		"Write a file, replacing it if there is one. Missing folders are made.",
-		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"}`, "path",
+		"Write a file, replacing it if there is one. Missing folders are made. " + outsideText,
+		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"},`+
+			outsideParams, "path",
 			"content"),
 		write,
 	},
@@ -118,9 +119,9 @@ var operations = []operation{
 		"edit",
 		"Replace text in a file: one text by old_text and new_text, or several by edits, which are made one after another, " +
 			"all or none. old_text must be exactly what the file has, without line numbers, and must be there only once " +
-			"unless replace_all is set.",
+			"unless replace_all is set. " + outsideText,
 		object(`"path":`+pathParam+`,`+replacementParams+`,
-			"edits":{"type":"array","description":"several replacements, in place of old_text and new_text","items":`+string(object(replacementParams, "old_text", "new_text"))+`}`, "path"),
+			"edits":{"type":"array","description":"several replacements, in place of old_text and new_text","items":`+string(object(replacementParams, "old_text", "new_text"))+`},`+outsideParams, "path"),
 		edit,
 	},
 	{
@@ -153,13 +154,11 @@ var operations = []operation{
 			"Of a long output the result has the last 49 KiB or 2000 lines, and says in which file all of it is. " +
 			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it " +
 			"ends, is stopped with the tool job, or the session ends. " +
-			"With outside_sandbox it runs without the sandbox, after the user has said yes: only for what the sandbox has " +
-			"refused and the work needs, and with a reason.",
+			outsideText,
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
 			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given; none for a job"},
 			"background":{"type":"boolean","description":"go on after the call, as a job"},
-			"outside_sandbox":{"type":"boolean","description":"run without the sandbox; the user is asked first, unless a rule of theirs allows it"},
-			"reason":{"type":"string","description":"with outside_sandbox: one line for the user that says why"}`, "command"),
+			`+outsideParams, "command"),
 		bash,
 	},
 	{
@@ -173,6 +172,12 @@ var operations = []operation{
 		noJobs,
 	},
 }
+
+const outsideText = "With outside_sandbox it runs without the sandbox, after the user has said yes: " +
+	"only for what the sandbox has refused and the work needs, and with a reason."
+
+const outsideParams = `"outside_sandbox":{"type":"boolean","description":"run without the sandbox; the user is asked first, unless a rule of theirs allows it"},
+			"reason":{"type":"string","description":"with outside_sandbox: one line for the user that says why"}`
 
 const pathParam = `{"type":"string","minLength":1,"description":"a path; a relative one is meant from the working directory"}`
 

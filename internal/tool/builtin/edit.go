@@ -35,6 +35,7 @@ func edit(c *call, args jsontext.Value) (string, error) {
 		Path *string `json:"path"`
 		replacement
 		Edits []replacement `json:"edits"`
+		outside
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err
@@ -58,7 +59,7 @@ func edit(c *call, args jsontext.Value) (string, error) {
 	if err := c.stopped(); err != nil {
 		return "", err
 	}
-	if _, err := replace(path, c.real(path), []byte(content)); err != nil {
+	if _, err := c.replace(path, content, a.outside); err != nil {
 		return "", err
 	}
 	return "edited " + path + ", " + told, nil

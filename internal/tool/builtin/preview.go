@@ -50,6 +50,7 @@ func previewEdit(c *call, args jsontext.Value) (string, error) {
 		Path *string `json:"path"`
 		replacement
 		Edits []replacement `json:"edits"`
+		outside
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err
@@ -71,6 +72,7 @@ func previewWrite(c *call, args jsontext.Value) (string, error) {
 	var a struct {
 		Path    *string `json:"path"`
 		Content *string `json:"content"`
+		outside
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err

@@ -181,8 +181,9 @@ func TestSession(t *testing.T) {
 		t.Errorf("got manifest %s %s %s", m.Name, m.Version, m.ProtocolVersion)
 	}
 	want := map[string]string{
-		"read": "path offset? limit?", "write": "path content", "edit": "path old_text? new_text? replace_all? edits?",
-		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?",
+		"read": "path offset? limit?", "write": "path content outside_sandbox? reason?",
+		"edit": "path old_text? new_text? replace_all? edits? outside_sandbox? reason?",
+		"ls":   "path?", "find": "pattern path?", "grep": "pattern path? glob?",
 		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
 	}
 	for name, arguments := range want {

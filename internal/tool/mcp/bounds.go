@@ -8,7 +8,7 @@ import (
 )
 
 // What is made of a message takes many times its memory where it has many small
-// values, and what a server says of itself and of failures is kept. So messages
+// values, and descriptions and failures of a server are kept. So messages
 // have bounds beside the length of a line.
 const (
 	// maxValues is how many values an answer may have, more or less.

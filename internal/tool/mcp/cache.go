@@ -12,7 +12,6 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/renameio/v2"
 
 	"noused/internal/budget"
 	"noused/internal/model"
@@ -222,7 +221,7 @@ func (b *manifestCache) save(c cached) error {
 	b.lib.prune.Lock()
 	defer b.lib.prune.Unlock()
 	trim(dir, "*.json", maxCached-1)
-	return renameio.WriteFile(filepath.Join(dir, b.file), text, 0o600, renameio.WithTempDir(dir))
+	return regular.Replace(filepath.Join(dir, b.file), text, 0o600)
 }
 
 // trim removes the oldest of the files of a pattern, until so many are left, and so

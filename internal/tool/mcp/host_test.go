@@ -132,9 +132,9 @@ func (b *bench) traced(what string) (n int) {
 
 // awaits waits until the fakes have noted that so often.
 func (b *bench) awaits(what string, n int) {
-	for b.traced(what) < n {
-		time.Sleep(time.Millisecond)
-	}
+	b.t.Helper()
+	said := fmt.Sprintf("the fakes have noted %s %d times", what, n)
+	testenv.Until(b.t, said, func() bool { return b.traced(what) >= n })
 }
 
 func (b *bench) starts(want int) {
@@ -421,9 +421,9 @@ func TestAnIdleServerIsEnded(t *testing.T) {
 	for range 2 {
 		before := b.traced("start")
 		b.succeeds("", "did it") // on a busy machine a server may be idle, and end, before the call has reached it
-		for b.Servers(model.Scope{})[0].State != model.ServerConfigured {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Until(t, "the idle server is ended", func() bool {
+			return b.Servers(model.Scope{})[0].State == model.ServerConfigured
+		})
 		if b.traced("start") == before {
 			t.Error("the server that has ended was not started for the next call")
 		}

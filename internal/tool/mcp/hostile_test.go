@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"noused/internal/model"
+	"noused/internal/testenv"
 	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
@@ -232,9 +233,7 @@ func TestAnAbortedStart(t *testing.T) {
 	var calls sync.WaitGroup
 	calls.Go(func() { b.ends(b.Call(ctx, do("", 0), nil), tool.Aborted) })
 	calls.Go(func() { b.succeeds("", "did it") })
-	for b.Servers(model.Scope{})[0].State != model.ServerStarting {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Until(t, "the server starts", func() bool { return b.Servers(model.Scope{})[0].State == model.ServerStarting })
 	abort()
 	calls.Wait()
 	b.gone()

@@ -66,7 +66,7 @@ func (l *link) prompts() (list []model.ServerPrompt) {
 	return slices.CompactFunc(list, func(a, b model.ServerPrompt) bool { return a.Name == b.Name })
 }
 
-// prompt is one of the server's as ours, and how much it says of itself, in bytes.
+// prompt is a prompt of the server in our form, and the size of its description, in bytes.
 func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 	switch {
 	case p == nil:

@@ -1,9 +1,7 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -23,6 +20,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/oauth"
 	"noused/internal/oauth/oauthtest"
+	"noused/internal/testenv"
 	"noused/internal/tool/tooltest"
 )
 
@@ -201,15 +199,15 @@ func message(id jsontext.Value, result string) string {
 
 func (s *strict) send(w http.ResponseWriter, id jsontext.Value, result string) {
 	if s.events {
-		sse(w, "event: message\r\nid: 1\r\ndata: "+message(id, result)+"\r\n\r\n")
+		sendEvent(w, "event: message\r\nid: 1\r\ndata: "+message(id, result)+"\r\n\r\n")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_, _ = io.WriteString(w, message(id, result))
 }
 
-// sse sends events, and does not wait.
-func sse(w http.ResponseWriter, text string) {
+// sendEvent sends events, and does not wait.
+func sendEvent(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, text)
 	_ = http.NewResponseController(w).Flush()
@@ -361,7 +359,7 @@ func TestAStreamIsTakenUpAgain(t *testing.T) {
 	s.call = func(w http.ResponseWriter, _ *http.Request, id jsontext.Value) {
 		calls <- id
 		ended = time.Now() // at the latest
-		sse(w, "id: a1\nretry: 150\ndata: \n\n: a comment\n\nid: a2\ndata: "+
+		sendEvent(w, "id: a1\nretry: 150\ndata: \n\n: a comment\n\nid: a2\ndata: "+
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\ndata: "+
 			"\"params\":{\"progressToken\":\"call-1\",\"progress\":1}}\n\ndata: {\"torn")
 	}
@@ -373,9 +371,9 @@ func TestAStreamIsTakenUpAgain(t *testing.T) {
 			if waited := time.Since(ended); waited < 140*time.Millisecond {
 				t.Errorf("taken up after %v, want what the server asked for", waited)
 			}
-			sse(w, "id: a3\n\n")
+			sendEvent(w, "id: a3\n\n")
 		case "a3":
-			sse(w, "data: "+message(<-calls, `{"content":[{"type":"text","text":"did it"}]}`)+"\n\n")
+			sendEvent(w, "data: "+message(<-calls, `{"content":[{"type":"text","text":"did it"}]}`)+"\n\n")
 		default:
 			s.wrong(w, "Last-Event-ID %q", r.Header.Get("Last-Event-ID"))
 		}
@@ -394,7 +392,7 @@ func TestWhatAServerSaysOutsideOfCallsIsHeard(t *testing.T) {
 	s := newStrict(t)
 	first := make(chan struct{})
 	s.get = func(w http.ResponseWriter, r *http.Request) {
-		sse(w,
+		sendEvent(w,
 			"id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"it rains\"}}\n\n")
 		close(first)
 		<-r.Context().Done()
@@ -402,17 +400,7 @@ func TestWhatAServerSaysOutsideOfCallsIsHeard(t *testing.T) {
 	b := mount(t, at(s.URL))
 	b.Ready(t.Context(), model.Scope{})
 	<-first
-	wait(t, "that it rains", func() bool { return b.logged.FilterMessage("server says").Len() == 1 })
-}
-
-// wait waits for what is sure to come.
-func wait(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !there(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("there is no sign of %s", what)
-		}
-	}
+	testenv.Until(t, "that it rains", func() bool { return b.logged.FilterMessage("server says").Len() == 1 })
 }
 
 // What goes to a server goes nowhere else.
@@ -515,7 +503,7 @@ func TestHostileServersOverHTTP(t *testing.T) {
 			<-r.Context().Done()
 		}, "timeout", "no result and no progress"},
 		{"a stream that stalls", func(w http.ResponseWriter, r *http.Request, _ jsontext.Value) {
-			sse(w, ": hello\n\n")
+			sendEvent(w, ": hello\n\n")
 			<-r.Context().Done()
 		}, "timeout", "no result and no progress"},
 		{"endless JSON", endless("application/json", long), "protocol_error", "longer than 1048576 bytes"},
@@ -531,7 +519,7 @@ func TestHostileServersOverHTTP(t *testing.T) {
 		}, "unreachable", "cannot be reached"},
 		{
 			"a stream that never gets on", says(200, "text/event-stream", "id: 1\nretry: 1\ndata: \n\n"), "crashed",
-			"no more of it is to be had: the server answers 405",
+			"the rest cannot be read: the server answers 405",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -597,7 +585,7 @@ func TestAnAbortedCallOverHTTP(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	<-left
-	wait(t, "that the server is told", func() bool { return s.times("notifications/cancelled") == 1 })
+	testenv.Until(t, "that the server is told", func() bool { return s.times("notifications/cancelled") == 1 })
 }
 
 // Stopping does not wait for a server that does not answer.
@@ -694,27 +682,6 @@ func TestNothingOfAnAddressIsRepeated(t *testing.T) {
 	if r := b.run(); r.OK || strings.Contains(r.Error.Message, "secret-1") {
 		t.Errorf("got %+v", r.Error)
 	}
-}
-
-func FuzzEvents(f *testing.F) {
-	f.Add([]byte("id: 1\ndata: a\ndata: b\n\n:\n\nevent: x\r\nretry: 5\r\n\r\n"), 100)
-	f.Add([]byte("data:a\n\ndata"), 5)
-	f.Fuzz(func(t *testing.T, text []byte, most int) {
-		most = max(1, min(most, 1<<20))
-		e := newEvents(iotest.OneByteReader(bytes.NewReader(text)), most)
-		for n := 0; ; n++ {
-			ev, err := e.next()
-			if err != nil {
-				if !errors.Is(err, io.EOF) && !errors.Is(err, errLongEvent) {
-					t.Errorf("got %v", err)
-				}
-				return
-			}
-			if n > len(text) || len(ev.data) > most || len(ev.id) > maxEventID || ev.retry > maxRetry || ev.retry < 0 {
-				t.Errorf("event %d is %+v", n, ev)
-			}
-		}
-	})
 }
 
 // Long answers of many calls share the room of children's long lines: they wait for

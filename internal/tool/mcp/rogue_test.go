@@ -199,7 +199,7 @@ func (f *rogue) call(m *asked) {
 	case "slowly":
 		for i := 0; ; i++ {
 			progress(i)
-			time.Sleep(time.Duration(n) * time.Millisecond)
+			time.Sleep(time.Duration(n) * time.Millisecond) // so slow is this server
 		}
 	case "log":
 		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"thinking"}}`)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/proc"
+	"noused/internal/sse"
 	"noused/internal/tool"
 )
 
@@ -66,25 +67,25 @@ func (s *stream) read(ctx context.Context, resp *http.Response) (done bool, err 
 		held.Close()
 		_ = resp.Body.Close()
 	}()
-	events := newEvents(held, s.r.desc.MaxOutput)
+	events := sse.NewReader(held, sse.Options{Most: s.r.desc.MaxOutput})
 	for {
-		e, err := events.next()
+		e, err := events.Next()
 		switch {
-		case errors.Is(err, errLongEvent):
-			return false, tool.Faultf(tool.ProtocolError, "%v", err)
+		case errors.Is(err, sse.ErrLong):
+			return false, tool.Faultf(tool.ProtocolError, "the server's answer: %v", err)
 		case errors.Is(err, proc.ErrStalled) || ctx.Err() != nil:
 			return false, s.r.broken(ctx, err)
 		case err != nil:
 			return false, nil
 		}
-		if e.id != "" {
-			s.last = e.id
+		if e.ID != "" {
+			s.last = e.ID
 		}
-		if e.retry > 0 {
-			s.wait = e.retry
+		if e.Retry > 0 {
+			s.wait = e.Retry
 		}
-		if len(e.data) > 0 && (e.name == "" || e.name == "message") {
-			if done, err := s.r.take(ctx, e.data, s.req, held); done || err != nil {
+		if len(e.Data) > 0 && (e.Type == "" || e.Type == "message") {
+			if done, err := s.r.take(ctx, e.Data, s.req, held); done || err != nil {
 				drain(resp.Body)
 				return done, err
 			}
@@ -116,7 +117,7 @@ func (s *stream) again(ctx context.Context) (*http.Response, error) {
 	if resp.StatusCode != http.StatusOK || kindOf(resp) != "text/event-stream" {
 		defer func() { _ = resp.Body.Close() }()
 		return nil, brokenOff{tool.Faultf(tool.Crashed,
-			"the server ended its answer before the result, and no more of it is to be had: %v", s.r.refusal(resp, s.req))}
+			"the server ended its answer before the result, and the rest cannot be read: %v", s.r.refusal(resp, s.req))}
 	}
 	return resp, nil
 }

@@ -63,7 +63,7 @@ func withAnswers(rules *policy.Set, answers [][]byte) *policy.Set {
 		if json.Unmarshal(text, &rule) != nil || rule.Decision != policy.Allow {
 			continue
 		}
-		if more, err := rules.With(rule); err == nil {
+		if more, err := rules.Answered(rule); err == nil {
 			rules = more
 		}
 	}
@@ -162,6 +162,11 @@ func verdict(name string, asked, d policy.Decision) model.Verdict {
 			v.Offer = &model.Offer{Pattern: d.Offer.Pattern(), Rule: []byte(rule)}
 		}
 	}
+	if d.ForSession != nil {
+		if rule, err := json.Marshal(d.ForSession); err == nil {
+			v.ForSession = &model.Offer{Pattern: "edits in this folder", Rule: []byte(rule)}
+		}
+	}
 	return v
 }
 
@@ -173,7 +178,7 @@ func (c candidate) with(v model.Verdict, inv model.Invocation, err error) model.
 		return v
 	}
 	var a outsideArgs
-	if err == nil && c.module.desc.Builtin() && c.op.Name == "bash" {
+	if err == nil && c.module.leavesSandbox(c.op) {
 		a, err = readOutside(inv.Arguments)
 	}
 	if err != nil {
@@ -184,7 +189,12 @@ func (c candidate) with(v model.Verdict, inv model.Invocation, err error) model.
 	return v
 }
 
-// outsideArgs are those of bash that say where it runs, and why there.
+// leavesSandbox tells whether an operation can be made outside the sandbox.
+func (m *module) leavesSandbox(op *operation) bool {
+	return m.desc.Builtin() && slices.Contains([]string{"bash", "edit", "write"}, op.Name)
+}
+
+// outsideArgs are those that say where a call runs, and why there.
 type outsideArgs struct {
 	Outside bool   `json:"outside_sandbox"`
 	Reason  string `json:"reason"`
@@ -249,7 +259,7 @@ const outsideEnd = 5 * time.Second
 // outside is the place of a call that is to run outside the sandbox: a process of
 // its own, for this call alone. Anyone who calls has been allowed to.
 func (m *module) outside(p *place, op *operation, inv model.Invocation) (*place, func(), error) {
-	if !m.desc.Builtin() || op.Name != "bash" {
+	if !m.leavesSandbox(op) {
 		return p, func() {}, nil
 	}
 	a, err := readOutside(inv.Arguments)

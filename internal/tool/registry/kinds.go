@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/tool"
@@ -56,6 +58,116 @@ func (r *Registry) BeforeTurn(ctx context.Context, sessionID, workdir, input str
 		input = *answer.Input
 	}
 	return input, nil
+}
+
+// Operations of modules that have a say in runs; one that has it names it among its
+// capabilities.
+const (
+	onPrompt  = "on_prompt"
+	afterTool = "after_tool"
+	onStop    = "on_stop"
+	onEvent   = "on_event"
+)
+
+// hooks are the modules that have such an operation.
+func (r *Registry) hooks(op string) []*module {
+	return slices.DeleteFunc(slices.Clone(r.all()), func(m *module) bool {
+		return m.desc.Kind != tool.KindHook && m.desc.Kind != tool.KindOrchestrator ||
+			!slices.Contains(m.desc.Capabilities, op)
+	})
+}
+
+// hears reports a module that gets events: a hook, unless it says that it does other
+// things alone.
+func hears(d *tool.Descriptor) bool {
+	others := slices.ContainsFunc(d.Capabilities, func(op string) bool {
+		return op == onPrompt || op == afterTool || op == onStop
+	})
+	return d.Kind == tool.KindHook && (!others || slices.Contains(d.Capabilities, onEvent))
+}
+
+// OnPrompt shows a text to every module of on_prompt, and returns it with what they add. An
+// error is a *[Rejection]; a module that fails rejects, since it may be a guard.
+func (r *Registry) OnPrompt(ctx context.Context, sessionID, workdir, text string) (string, error) {
+	for _, m := range r.hooks(onPrompt) {
+		var answer struct {
+			Text   string  `json:"text"`
+			Reject *string `json:"reject"`
+		}
+		args := struct {
+			Prompt string `json:"prompt"`
+		}{text}
+		if err := r.invoke(ctx, m, onPrompt, args, &answer, caller{sessionID, workdir}); err != nil {
+			return "", &Rejection{m.desc.Name, err.Error()}
+		}
+		if answer.Reject != nil {
+			return "", &Rejection{m.desc.Name, *answer.Reject}
+		}
+		text = withSaid(text, m, answer.Text)
+	}
+	return text, nil
+}
+
+// withSaid is a text with what a module says behind it.
+func withSaid(text string, m *module, said string) string {
+	if strings.TrimSpace(said) == "" {
+		return text
+	}
+	return strings.TrimLeft(fmt.Sprintf("%s\n\n[hook %s]\n%s", text, m.desc.Name, format.Clip(said, maxHookText)), "\n")
+}
+
+// maxHookText is how much a module may add to a text, in bytes.
+const maxHookText = 64 << 10
+
+// AfterTool adds to a call's result what modules of after_tool say of it. It returns why modules
+// failed: the result is as it is without them.
+func (r *Registry) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult,
+	[]string,
+) {
+	var problems []string
+	for _, m := range r.hooks(afterTool) {
+		var answer struct {
+			Text string `json:"text"`
+		}
+		args := struct {
+			Tool      string         `json:"tool"`
+			Arguments jsontext.Value `json:"arguments"`
+			OK        bool           `json:"ok"`
+			Result    string         `json:"result"`
+		}{inv.Name, jsontext.Value(inv.Arguments), res.OK, res.Text}
+		if err := r.invoke(ctx, m, afterTool, args, &answer, caller{inv.SessionID, inv.Workdir}); err != nil {
+			problems = append(problems, hookFailed(m, afterTool, err))
+			continue
+		}
+		res.Text = withSaid(res.Text, m, answer.Text)
+	}
+	return res, problems
+}
+
+func hookFailed(m *module, op string, err error) string {
+	return fmt.Sprintf("the hook %s of %s failed: %s", m.desc.Name, op, format.Clip(err.Error(), maxAudited))
+}
+
+// Stops reports whether there is a module of on_stop.
+func (r *Registry) Stops() bool { return len(r.hooks(onStop)) > 0 }
+
+// OnStop returns what modules that object to the end of a run say, "" where none does, and why
+// modules failed.
+func (r *Registry) OnStop(ctx context.Context, sessionID, workdir, output string) (text string, problems []string) {
+	for _, m := range r.hooks(onStop) {
+		var answer struct {
+			Text string `json:"text"`
+		}
+		args := struct {
+			Output string `json:"output"`
+		}{output}
+		if err := r.invoke(ctx, m, onStop, args, &answer, caller{sessionID, workdir}); err != nil {
+			problems = append(problems, hookFailed(m, onStop, err))
+			continue
+		}
+		text = withSaid(text, m, answer.Text)
+	}
+	return text, problems
 }
 
 // beforeTool is the operation of orchestrators that have a say in calls; one that
@@ -122,7 +234,9 @@ func (r *Registry) beforeTool(ctx context.Context, m *module, inv model.Invocati
 }
 
 // Orchestrated reports whether there is an orchestrator to ask.
-func (r *Registry) Orchestrated() bool { return r.mounts(tool.KindOrchestrator) }
+func (r *Registry) Orchestrated() bool {
+	return r.mounts(tool.KindOrchestrator) || len(r.hooks(onPrompt)) > 0
+}
 
 // Transforms reports whether there is a context module to ask.
 func (r *Registry) Transforms() bool { return r.mounts(tool.KindContext) }

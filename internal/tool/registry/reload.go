@@ -139,7 +139,7 @@ func (r *Registry) mounted(d *tool.Descriptor) *module {
 		Event: "mount:add", Component: "tool", Module: d.Name,
 		Data: object("kind", d.Kind, "protocol", d.Protocol, "version", d.Version),
 	})
-	if hook, ok := m.host.(tool.Invoker); ok && d.Kind == tool.KindHook {
+	if hook, ok := m.host.(tool.Invoker); ok && hears(d) {
 		r.o.Audit.AddHook(d.Name, func(ctx context.Context, event []byte) error {
 			if err := m.enter(); err != nil {
 				return err
@@ -169,7 +169,7 @@ func (r *Registry) unmount(modules []*module) {
 	defer hooks.Wait()
 	for _, m := range modules {
 		r.o.Audit.Record(model.AuditEvent{Event: "mount:remove", Component: "tool", Module: m.desc.Name})
-		if m.desc.Kind == tool.KindHook {
+		if hears(m.desc) {
 			hooks.Go(func() { r.o.Audit.RemoveHook(m.desc.Name) })
 		}
 	}

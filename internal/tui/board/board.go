@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/pick"
-	"noused/internal/tui/question"
 	"noused/internal/tui/theme"
 )
 
@@ -58,9 +58,9 @@ type Board struct {
 	}
 
 	previews previews
-	question *question.Panel // of the session under the cursor
-	asks     string          // the host of that question
-	key      string          // that turns to the question
+	approval *approvals.Panel // of the session under the cursor
+	asks     string           // the host of that approval
+	key      string           // that turns to the approval
 }
 
 // host is what is known of a daemon.
@@ -68,7 +68,7 @@ type host struct {
 	loaded    bool
 	more      bool   // there are sessions that were not listed
 	away      string // why it cannot be reached; "": it can
-	questions []protocol.Approval
+	approvals []protocol.Approval
 }
 
 // folder is one of a host's.
@@ -80,14 +80,14 @@ type Look struct {
 	Home  string // the user's folder, shown as ~
 	Here  string // the folder whose sessions come first
 	Host  string // of that folder
-	Key   string // turns to a session's question, as people write it: "F5"
+	Key   string // turns to a session's approval, as people write it: "F5"
 }
 
 // New makes a board that waits for its first Load.
 func New(l Look) *Board {
 	return &Board{
 		theme: l.Theme, home: l.Home, here: folder{l.Host, l.Here}, hosts: map[string]*host{}, rows: map[ID]*row{},
-		question: question.New(l.Theme, l.Home), key: l.Key,
+		approval: approvals.New(l.Theme, l.Home), key: l.Key,
 	}
 }
 
@@ -104,7 +104,7 @@ func (b *Board) host(name string) *host {
 // SetTheme draws the board in another theme from now on.
 func (b *Board) SetTheme(t theme.Theme) {
 	b.theme = t
-	b.question.SetTheme(t)
+	b.approval.SetTheme(t)
 }
 
 // SetLink says what is wrong with the connection; "" is nothing.

@@ -207,8 +207,8 @@ func TestKeysActOnTheSessionUnderTheCursor(t *testing.T) {
 	want(press(b, "esc"), Choice{Action: Leave})
 }
 
-// A question is answered for the session it was about, or not at all.
-func TestAQuestionAboutASessionThatIsGone(t *testing.T) {
+// An approval is answered for the session it was about, or not at all.
+func TestAApprovalAboutASessionThatIsGone(t *testing.T) {
 	b := filled()
 	press(b, "release", "ctrl+d")
 	b.Remove(ID{"", "ses-05"})
@@ -441,19 +441,19 @@ func TestSessionsOfTwoHostsAreApart(t *testing.T) {
 	if b.rows[box].state != Idle || b.rows[gpu].state != Working {
 		t.Errorf("got %v at box and %v at gpu", b.rows[box].state, b.rows[gpu].state)
 	}
-	b.SetQuestions("box", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
+	b.SetApprovals("box", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
 	press(b, "gpu worth")
-	if c := press(b, "enter"); c.ID != gpu || b.question.ID() != "" {
-		t.Errorf("got %+v and the question %q", c, b.question.ID())
+	if c := press(b, "enter"); c.ID != gpu || b.approval.ID() != "" {
+		t.Errorf("got %+v and the approval %q", c, b.approval.ID())
 	}
-	b.SetQuestions("gpu", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
+	b.SetApprovals("gpu", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
 	b.turn()
-	if b.ofSelected(); !b.question.Focused() {
-		t.Error("the question loses the keys")
+	if b.ofSelected(); !b.approval.Focused() {
+		t.Error("the approval loses the keys")
 	}
 	press(b, "esc", "esc", "box worth")
-	if b.ofSelected(); b.question.ID() == "" || b.question.Focused() {
-		t.Errorf("got the question %q, focused %t: it is another host's", b.question.ID(), b.question.Focused())
+	if b.ofSelected(); b.approval.ID() == "" || b.approval.Focused() {
+		t.Errorf("got the approval %q, focused %t: it is another host's", b.approval.ID(), b.approval.Focused())
 	}
 	b.Remove(gpu)
 	b.Load("gpu", nil, false)

@@ -6,8 +6,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/pick"
-	"noused/internal/tui/question"
 )
 
 // Action is what the user wants of the shell.
@@ -22,7 +22,7 @@ const (
 	Abort  Action = "abort"  // the session's run
 	Rename Action = "rename" // the session is called Text from now on
 	Delete Action = "delete" // the session; the user has confirmed it
-	Answer Action = "answer" // Answer to its question
+	Answer Action = "answer" // Answer to its approval
 )
 
 // Choice is an answer of Update: an action on a session.
@@ -30,7 +30,7 @@ type Choice struct {
 	Action Action
 	ID     ID
 	Text   string
-	Answer question.Answer
+	Answer approvals.Answer
 }
 
 // ask is the line in which the user writes to a session, or how it is called.
@@ -49,7 +49,7 @@ func (b *Board) Update(msg tea.Msg) Choice {
 		return b.confirm(key)
 	case b.say.of != nil:
 		return b.write(msg, key)
-	case b.question.Focused():
+	case b.approval.Focused():
 		return b.answer(msg)
 	}
 	return b.press(msg, key)

@@ -41,8 +41,8 @@ func (b *Board) View(width, height int, now time.Time) string {
 	}
 	list := b.list(width, room-len(below), now)
 	all := append(append(append(top, list...), below...), b.bottom(width, height-1))
-	if b.question.Focused() {
-		x, y, on := b.question.Cursor()
+	if b.approval.Focused() {
+		x, y, on := b.approval.Cursor()
 		b.cursor.x, b.cursor.y, b.cursor.on = x, len(top)+len(list)+y, on
 	}
 	return cell.Block(all, width, height)
@@ -335,7 +335,7 @@ func (b *Board) preview(width, room int) []string {
 	return padded(lines, height)
 }
 
-// bottom is the line that is being written, a question, what came of an action,
+// bottom is the line that is being written, an approval, what came of an action,
 // or what the keys do.
 func (b *Board) bottom(width, y int) string {
 	switch {
@@ -361,10 +361,10 @@ func (b *Board) keys() []string {
 	if b.selected.info.Working != nil || b.selected.state == Working {
 		keys = []string{"Enter open", "Esc back", "Tab steer", "Ctrl+X abort", "F2 rename"}
 	}
-	if b.question.Focused() {
+	if b.approval.Focused() {
 		return []string{"Esc to the list"}
 	}
-	if b.question.ID() != "" {
+	if b.approval.ID() != "" {
 		keys = append([]string{b.key + " answer"}, keys...)
 	}
 	return append(keys, "Alt+↓ next group")

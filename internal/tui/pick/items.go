@@ -9,13 +9,16 @@ import (
 	"noused/internal/tui/cell"
 )
 
+// folderMost is how much of a folder is shown, in cells.
+const folderMost = 28
+
 // noTitle stands for the title of a session in which nothing was said.
 const noTitle = "(no title)"
 
 // Sessions makes items of the answers of list_sessions and of search_sessions,
 // which may be empty: the sessions in their order, then those that only the
-// search found. Ages are as of now.
-func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now time.Time) []Item {
+// search found. Ages are as of now; home is shown as ~, "" as nothing.
+func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now time.Time, home string) []Item {
 	found := map[string][]string{}
 	var order []protocol.SearchMatch
 	for _, m := range matches {
@@ -36,6 +39,9 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 		}
 		listed[s.SessionID] = true
 		detail := []string{format.Age(s.UpdatedAt, now), format.Count(s.Messages, "message")}
+		if s.Workdir != "" {
+			detail = append(detail, cell.Folder(s.Workdir, home, folderMost))
+		}
 		if s.ParentID != "" {
 			parent := titles[s.ParentID]
 			if parent == "" {
@@ -44,7 +50,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 			detail = append(detail, "branch of "+cell.Truncate(cell.Line(parent, maxTitle), 24))
 		}
 		items = append(items, Item{
-			ID: s.SessionID, Title: title(s.Title), Mark: runMark(s.RunState),
+			ID: s.SessionID, Title: title(s.Title), Mark: mark(s),
 			Detail: strings.Join(detail, "\t"), Search: sessionSearch(s.SessionID, found),
 		})
 	}
@@ -66,11 +72,15 @@ func title(text string) string {
 	return text
 }
 
-func runMark(state protocol.RunState) string {
-	if state == protocol.StateIdle {
+// mark says what a session needs of somebody, or does.
+func mark(s protocol.SessionInfo) string {
+	switch {
+	case s.Need() == protocol.NeedAnswer:
+		return "needs you"
+	case s.RunState == protocol.StateIdle:
 		return ""
 	}
-	return string(state)
+	return string(s.RunState)
 }
 
 // sessionSearch are the lines that were found in a session, and its ID.

@@ -39,7 +39,7 @@ func sessions() []Item {
 		{SessionID: "ses-2", Snippet: "a lantern at the door"},
 		{SessionID: "ses-9", Title: "An old one", Snippet: "the lantern was never lit", CreatedAt: ago(48 * time.Hour)},
 		{SessionID: "ses-9", Title: "An old one", Snippet: "nor carried", CreatedAt: ago(48 * time.Hour)},
-	}, now)
+	}, now, "")
 }
 
 func sessionPicker(opts ...Option) *Picker {
@@ -443,7 +443,7 @@ func manySessions(n int) []protocol.SessionInfo {
 }
 
 func BenchmarkPicker10000(b *testing.B) {
-	items := Sessions(manySessions(10_000), nil, now)
+	items := Sessions(manySessions(10_000), nil, now, "")
 	b.Run("SetItems", func(b *testing.B) {
 		p := New("Sessions", nil)
 		for b.Loop() {

@@ -12,8 +12,10 @@ package theme
 
 import (
 	"image/color"
+	"strings"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Theme are the styles of the roles. The zero Theme styles nothing: the plain
@@ -38,6 +40,9 @@ type Theme struct {
 	Match     lipgloss.Style // what a search found
 	Border    lipgloss.Style // lines around and between; no text
 	Selected  lipgloss.Style // the row that a key acts on
+	AddedOn   lipgloss.Style // for Band: behind a line that an edit adds
+	RemovedOn lipgloss.Style // behind one that it takes out
+	UserOn    lipgloss.Style // behind what the user said
 }
 
 // palette are the colours of the roles that have one.
@@ -45,6 +50,7 @@ type palette struct {
 	dim, accent, user, tool, fail, warn, ok, code, border string
 	link, target                                          string
 	selected, selectedOn                                  string
+	text, addedOn, removedOn, userOn                      string
 }
 
 var (
@@ -53,12 +59,14 @@ var (
 		fail: "#ff8787", warn: "#ffff87", ok: "#87d787", code: "#d7d787", border: "#8a8a8a",
 		link: "#5fd787", target: "#5fafaf",
 		selected: "#ffffff", selectedOn: "#1f4f8f",
+		text: "#e4e4e4", addedOn: "#10301c", removedOn: "#3a1517", userOn: "#2b2b33",
 	}
 	onLight = palette{
 		dim: "#626262", accent: "#0057b7", user: "#005f87", tool: "#870087",
 		fail: "#b30000", warn: "#7a5200", ok: "#0a660a", code: "#874700", border: "#767676",
 		link: "#006b45", target: "#006b6b",
 		selected: "#000000", selectedOn: "#c0d8f8",
+		text: "#1a1a1a", addedOn: "#e1f5e3", removedOn: "#fce8e8", userOn: "#eceff4",
 	}
 )
 
@@ -73,6 +81,7 @@ func New(dark, color bool) Theme {
 		p = onDark
 	}
 	fg := func(hex string) lipgloss.Style { return lipgloss.NewStyle().Foreground(colour(hex)) }
+	on := func(hex string) lipgloss.Style { return fg(p.text).Background(colour(hex)) }
 	return Theme{
 		Dim:      fg(p.dim),
 		Accent:   fg(p.accent),
@@ -91,6 +100,8 @@ func New(dark, color bool) Theme {
 		Match:    fg(p.warn).Bold(true),
 		Border:   fg(p.border),
 		Selected: fg(p.selected).Background(colour(p.selectedOn)),
+
+		AddedOn: on(p.addedOn), RemovedOn: on(p.removedOn), UserOn: on(p.userOn),
 	}
 }
 
@@ -108,6 +119,18 @@ func uncoloured() Theme {
 		Border:   plain.Faint(true),
 		Selected: plain.Reverse(true),
 	}
+}
+
+// Band is a line on the background of a style, filled up to a width. What the line has of
+// colours stays in front of it. A style without a background leaves the line as it is.
+func Band(style lipgloss.Style, line string, width int) string {
+	bg := style.GetBackground()
+	if _, none := bg.(lipgloss.NoColor); bg == nil || none {
+		return line
+	}
+	begin := ansi.NewStyle().ForegroundColor(style.GetForeground()).BackgroundColor(bg).String()
+	fill := strings.Repeat(" ", max(width-ansi.StringWidth(line), 0))
+	return begin + strings.ReplaceAll(line, ansi.ResetStyle, ansi.ResetStyle+begin) + fill + ansi.ResetStyle
 }
 
 func colour(hex string) color.Color { return lipgloss.Color(hex) }

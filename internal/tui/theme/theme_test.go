@@ -9,6 +9,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Backgrounds that people have: black, and those of common schemes.
@@ -84,6 +85,36 @@ func TestTextIsReadableOnEveryBackground(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// On the backgrounds of diffs, and of what the user says, code has its colours.
+func TestBandsLeaveTextReadable(t *testing.T) {
+	for _, dark := range []bool{true, false} {
+		look := New(dark, true)
+		front := styles(NewSyntax(dark))
+		front["Dim"], front["Accent"] = look.Dim, look.Accent
+		for role, style := range front {
+			for _, band := range []lipgloss.Style{look.AddedOn, look.UserOn} {
+				if got := contrast(style.GetForeground(), band.GetBackground()); got < 4.5 {
+					t.Errorf("dark %v: %s has a contrast of %.2f on %v, want 4.5", dark, role, got, band.GetBackground())
+				}
+			}
+		}
+		for band, text := range map[string][2]lipgloss.Style{
+			"added": {look.AddedOn, look.Added}, "removed": {look.RemovedOn, look.Removed}, "user": {look.UserOn, look.User},
+		} {
+			if got := contrast(text[1].GetForeground(), text[0].GetBackground()); got < 4.5 {
+				t.Errorf("dark %v: what is %s has a contrast of %.2f, want 4.5", dark, band, got)
+			}
+		}
+		line := Band(look.AddedOn, look.Added.Render("+a")+"b", 5)
+		if got := ansi.Strip(line); got != "+ab  " || strings.Count(line, ";48;2;") != 2 {
+			t.Errorf("dark %v: got %q, want five cells, on the background also behind a colour's end", dark, line)
+		}
+	}
+	if got := Band(New(true, false).AddedOn, "+a", 5); got != "+a" {
+		t.Errorf("without colours: got %q, want the line as it is", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/theme"
 )
 
 // block is an entry as it is drawn.
@@ -230,6 +231,9 @@ func (t *Transcript) render(b *block, p *piece) []string {
 		if p.first && len(lines) > 0 && b.headLen() == 0 {
 			lines[0] = t.theme.Accent.Render("❯") + " " + strings.TrimPrefix(lines[0], "  ")
 		}
+		for i, line := range lines {
+			lines[i] = theme.Band(t.theme.UserOn, line, width)
+		}
 		return lines
 	case asThought:
 		return indented("  ", styled(t.theme.Thinking, wrap(trimBreak(p.text), inner)))
@@ -264,7 +268,7 @@ func (t *Transcript) headLines(b *block, width int) []string {
 	case conversation.Tool:
 		return []string{t.toolHead(b, width)}
 	case conversation.Summary:
-		return []string{t.theme.Title.Render(t.arrow(b) + " summary of what was before")}
+		return []string{t.theme.Title.Render(t.arrow(b) + " " + conversation.Summarised(b.Before, b.After))}
 	case conversation.RunEnd:
 		return t.endLines(b.End, width)
 	}
@@ -340,23 +344,28 @@ func (t *Transcript) endLines(e *conversation.Ending, width int) []string {
 
 func endStats(e *conversation.Ending) string {
 	var parts []string
-	if e.Turns > 0 {
-		parts = append(parts, format.Count(e.Turns, "turn"))
-	}
 	if e.Took > 0 {
 		parts = append(parts, duration(e.Took))
 	}
 	if e.Usage.InputTokens+e.Usage.OutputTokens > 0 {
-		parts = append(parts, fmt.Sprintf("%d in", e.Usage.InputTokens), fmt.Sprintf("%d out", e.Usage.OutputTokens))
+		parts = append(parts, format.Short(e.Usage.InputTokens)+" in", format.Short(e.Usage.OutputTokens)+" out")
 	}
 	if c := e.Usage.Cost; c != nil && c.Amount > 0 {
-		parts = append(parts, price(*c))
+		parts = append(parts, Price(*c))
 	}
-	return strings.Join(parts, " · ")
+	said := strings.Join(parts, " · ")
+	switch calls := format.Count(e.Turns, "model call"); {
+	case e.Turns == 0:
+	case said == "":
+		return calls
+	default:
+		said += " (" + calls + ")"
+	}
+	return said
 }
 
-// price is what a run cost, in as many digits as say something.
-func price(c protocol.Cost) string {
+// Price is what a run or a session cost, in as many digits as say something.
+func Price(c protocol.Cost) string {
 	switch {
 	case c.Amount >= 0.1:
 		return fmt.Sprintf("%.2f %s", c.Amount, cell.Line(c.Currency, 8))

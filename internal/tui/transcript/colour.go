@@ -5,8 +5,11 @@ import (
 	"strings"
 	"sync"
 
+	"charm.land/lipgloss/v2"
+
 	"noused/internal/tui/cell"
 	"noused/internal/tui/highlight"
+	"noused/internal/tui/theme"
 )
 
 // diffLine is a line of a diff: its mark, the number that edit writes before the
@@ -39,22 +42,26 @@ func (t *Transcript) diffLines(text, lang string, width int) []string {
 	coloured := t.coloured(lines, lang)
 	var out []string
 	for i, l := range lines {
-		style, word := t.theme.Dim, ""
+		style, band, word := t.theme.Dim, lipgloss.Style{}, ""
 		switch {
 		case l.mark == "+":
-			style, word = t.theme.Added, "added: "
+			style, band, word = t.theme.Added, t.theme.AddedOn, "added: "
 		case l.mark == "-":
-			style, word = t.theme.Removed, "removed: "
+			style, band, word = t.theme.Removed, t.theme.RemovedOn, "removed: "
 		case strings.HasPrefix(l.code, "@@"):
 			style = t.theme.Accent
 		}
+		var drawn []string
 		switch {
 		case t.look.Plain && word != "":
-			out = append(out, wrap(word+l.number+l.code, width)...)
+			drawn = wrap(word+l.number+l.code, width)
 		case coloured != nil && (l.mark == "+" || l.mark == " "):
-			out = append(out, wrap(style.Render(l.mark+l.number)+coloured[i], width)...)
+			drawn = wrap(style.Render(l.mark+l.number)+coloured[i], width)
 		default:
-			out = append(out, styled(style, wrap(l.mark+l.number+l.code, width))...)
+			drawn = styled(style, wrap(l.mark+l.number+l.code, width))
+		}
+		for _, line := range drawn {
+			out = append(out, theme.Band(band, line, width))
 		}
 	}
 	return out

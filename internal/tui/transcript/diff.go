@@ -65,8 +65,8 @@ func editsDiff(list []argument) (string, bool) {
 }
 
 // foldDiff is a diff in about so many lines: what stays goes first, then what is taken out,
-// but what is added is there, most lines of it at least. It tells how many are left out.
-func foldDiff(diff string, about, most int) (shown string, more int) {
+// but all that is added is there. It tells how many lines are left out.
+func foldDiff(diff string, about int) (shown string, more int) {
 	lines := splitLines(strings.TrimRight(diff, "\r\n"))
 	if len(lines) <= about+1 { // a line that says so is no shorter
 		return strings.Join(lines, "\n"), 0
@@ -79,9 +79,6 @@ func foldDiff(diff string, about, most int) (shown string, more int) {
 	}
 	if len(changed) == 0 { // nothing is added
 		changed = lines[:about]
-	}
-	if len(changed) > most {
-		changed = changed[:most]
 	}
 	return strings.Join(changed, "\n"), len(lines) - len(changed)
 }

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -156,6 +157,16 @@ func (t *Transcript) Focused() string {
 		out.WriteString("\n" + string(c.Output))
 	}
 	return harmless(out.String())
+}
+
+// LastAnswer is what the model said last, "" where it has said nothing.
+func (t *Transcript) LastAnswer() string {
+	for _, b := range slices.Backward(t.blocks) {
+		if b.Kind == conversation.Assistant {
+			return harmless(b.Text.String())
+		}
+	}
+	return ""
 }
 
 // harmless sanitises a text but keeps its tabs.

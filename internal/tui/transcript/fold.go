@@ -47,7 +47,18 @@ func (t *Transcript) SetLastRun(last protocol.LastRun) { t.talk.SetLastRun(last)
 
 // Apply takes one live event of this session, in the order of the events; at is
 // when it happened.
-func (t *Transcript) Apply(ev protocol.Event, at time.Time) { t.talk.Apply(ev, at) }
+func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
+	switch ev := ev.(type) {
+	case protocol.Warning:
+		if ev.Code == "provider_retry" {
+			t.retries(ev, at)
+			return
+		}
+	case protocol.MessageUpdate, protocol.ToolStart, protocol.AgentEnd, protocol.ErrorEvent:
+		t.dropRetry()
+	}
+	t.talk.Apply(ev, at)
+}
 
 // folding is a transcript as its conversation's view.
 type folding Transcript

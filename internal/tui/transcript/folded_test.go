@@ -20,8 +20,8 @@ func TestAFoldedDiffShowsWhatIsAdded(t *testing.T) {
 		"much is taken out": {strings.Repeat("-a\n", 30) + "+b\n", "+b", 30},
 		"only taken out":    {strings.Repeat("-a\n", 30), strings.TrimSuffix(strings.Repeat("-a\n", 12), "\n"), 18},
 		"much is added": {
-			strings.Repeat("+b\n", 100), strings.TrimSuffix(strings.Repeat("+b\n", maxAdded), "\n"),
-			100 - maxAdded,
+			context + strings.Repeat("+b\n", 100), strings.TrimSuffix(strings.Repeat("+b\n", 100), "\n"),
+			10,
 		},
 		"several, under @@": {
 			"@@ 1 of 2 @@\n" + context + "-a\n+b\n@@ 2 of 2 @@\n" + context + "+c\n",
@@ -29,7 +29,7 @@ func TestAFoldedDiffShowsWhatIsAdded(t *testing.T) {
 		},
 		"an empty line stays": {context + "+b\n+\n\n" + context, "+b\n+", 21},
 	} {
-		shown, more := foldDiff(c.diff, diffShown, maxAdded)
+		shown, more := foldDiff(c.diff, diffShown)
 		if shown != c.want || more != c.more {
 			t.Errorf("%s: got %d more of\n%s\nwant %d more of\n%s", name, more, shown, c.more, c.want)
 		}

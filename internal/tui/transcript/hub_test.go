@@ -126,7 +126,7 @@ func (h *hub) ask(command string, params, into any) {
 	}
 }
 
-// Whoever watched a run sees what whoever loads it afterwards sees.
+// One who watched a run sees the same as one who loads it afterwards.
 func TestEventsAndEntriesTellTheSame(t *testing.T) {
 	h := newHub(t)
 	line := rapid.OneOf(

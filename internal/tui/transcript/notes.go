@@ -2,11 +2,16 @@ package transcript
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	"noused/internal/format"
-
 	"charm.land/lipgloss/v2"
+
+	"noused/internal/client/conversation"
+	"noused/internal/format"
+	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 // A note is of the moment, not of the conversation: what the client itself and
@@ -15,6 +20,7 @@ import (
 type note struct {
 	kind, text string
 	since      time.Time
+	retry      protocol.Warning // of a provider_retry: the text counts down to it
 }
 
 // How long a note stays at most, and at least although keys are pressed.
@@ -32,7 +38,7 @@ func (t *Transcript) Notice(kind, text string) {
 	if len(text) > maxNote {
 		text = format.Cut(text, maxNote) + " …"
 	}
-	n := note{kind, text, t.now()}
+	n := note{kind: kind, text: text, since: t.now()}
 	if last := len(t.notes) - 1; last >= 0 && t.notes[last].kind == kind && t.notes[last].text == text {
 		t.notes[last] = n
 		return
@@ -45,7 +51,25 @@ func (t *Transcript) Notice(kind, text string) {
 // there until the conversation is loaded anew.
 func (t *Transcript) Aside(text string) { t.talk.Aside(text) }
 
+// retries keeps one note of the retries of a request, which counts down to the next.
+func (t *Transcript) retries(w protocol.Warning, at time.Time) {
+	if at.IsZero() {
+		at = t.now()
+	}
+	t.dropRetry()
+	t.notes = append(t.notes, note{kind: "warning", since: at, retry: w})
+	t.notes = t.notes[max(len(t.notes)-maxKept, 0):]
+}
+
+// dropRetry lets the note of retries go: the model answers, or nothing is tried any more.
+func (t *Transcript) dropRetry() {
+	t.notes = slices.DeleteFunc(t.notes, func(n note) bool { return n.retry.Code != "" })
+}
+
 func (n note) ends() time.Time {
+	if n.retry.Code != "" {
+		return n.since.Add(time.Duration(n.retry.DelayMS)*time.Millisecond + troubleStays)
+	}
 	if n.kind == "error" || n.kind == "warning" {
 		return n.since.Add(troubleStays)
 	}
@@ -68,7 +92,8 @@ func (t *Transcript) DropNotes(pressed, all bool) {
 	now := t.now()
 	kept := t.notes[:0]
 	for _, n := range t.notes {
-		if !all && now.Before(n.ends()) && !(pressed && now.Sub(n.since) >= noteLeast) {
+		if (!all || n.retry.Code != "") && now.Before(n.ends()) &&
+			!(pressed && n.retry.Code == "" && now.Sub(n.since) >= noteLeast) {
 			kept = append(kept, n)
 		}
 	}
@@ -95,6 +120,14 @@ func (t *Transcript) Notes(height int) []string {
 
 func (t *Transcript) noteLines(n note) []string {
 	mark, style := t.noteLook(n.kind)
+	if n.retry.Code != "" {
+		left := time.Duration(n.retry.DelayMS)*time.Millisecond - t.now().Sub(n.since)
+		text := conversation.Retrying(n.retry, left)
+		if _, why, ok := strings.Cut(n.retry.Message, ": "); ok { // before it stands what Retrying says
+			text += ": " + cell.Line(why, maxHead)
+		}
+		return []string{style.Render(cell.Truncate(mark+text, t.look.Width))}
+	}
 	return styled(style, hanging(mark, trimBreak(n.text), t.look.Width))
 }
 

@@ -52,7 +52,7 @@ func (t *Transcript) plainHead(b *block) string {
 	case conversation.Tool:
 		return t.plainTool(b)
 	case conversation.Summary:
-		return "summary of what was before:"
+		return conversation.Summarised(b.Before, b.After) + ":"
 	case conversation.RunEnd:
 		return endWords(b.End)
 	}

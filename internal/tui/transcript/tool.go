@@ -22,7 +22,7 @@ const (
 	liveLines = 4  // shown while it runs and is folded
 	preview   = 5  // shown of a result that is folded
 	diffShown = 12 // shown of a diff that is folded, about
-	maxAdded  = 60 // lines that it adds, of those at most
+	maxAdded  = 60 // of a new file that is written and folded, at most
 	notesSeen = 4  // shown of the notes while folded
 	maxHead   = 4 << 10
 )
@@ -143,8 +143,11 @@ func (t *Transcript) layTool(b *block) {
 	case isDiff && open:
 		whole(asDiff, diff)
 	case isDiff:
-		shown, more := foldDiff(diff, diffShown, maxAdded)
-		add(asDiff, shown)
+		shown, more := foldDiff(diff, diffShown)
+		if added := strings.Count(shown, "\n") + 1; baseName(c) == "write" && added > maxAdded {
+			shown, more = firstLines(shown, maxAdded), more+added-maxAdded
+		}
+		whole(asDiff, shown)
 		if more > 0 {
 			add(asHint, fmt.Sprintf("… %d more lines", more))
 		}

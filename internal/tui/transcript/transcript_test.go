@@ -298,8 +298,8 @@ func TestLoadKeepsWhatOnlyEventsTell(t *testing.T) {
 	}
 	text := strings.Join(all(tr), "\n")
 	for _, want := range []string{
-		"failed, 4.2 s: make", "it broke", "the run was aborted, 1 turn", "you: next",
-		"attached: a.png, image/png, 7 bytes", "summary of what was before", "of a kind that this client does not know",
+		"failed, 4.2 s: make", "it broke", "the run was aborted, 1 model call", "you: next",
+		"attached: a.png, image/png, 7 bytes", "summarised here", "of a kind that this client does not know",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)
@@ -663,7 +663,7 @@ func TestCallsOfALoadedSessionRunOrNeverWill(t *testing.T) {
 	}
 	for active, want := range map[bool][]string{
 		true:  {"tool one: running", "tool two: waiting"},
-		false: {"tool one: no result", "tool two: no result", "", "end of the run, 1 turn"},
+		false: {"tool one: no result", "tool two: no result", "", "end of the run, 1 model call"},
 	} {
 		tr := fresh(plain)
 		if err := tr.Load(entries, nil, nil); err != nil {
@@ -879,11 +879,11 @@ func TestTheLineUnderARunSaysWhatItTook(t *testing.T) {
 		cost *protocol.Cost
 		want string
 	}{
-		{0, nil, "2 turns · 120 in · 30 out"},
-		{61_500, nil, "2 turns · 1 min 01 s · 120 in · 30 out"},
-		{1200, cost(1.234), "2 turns · 1.2 s · 120 in · 30 out · 1.23 USD"},
-		{1200, cost(0.0036), "2 turns · 1.2 s · 120 in · 30 out · 0.0036 USD"},
-		{1200, cost(0.00001), "2 turns · 1.2 s · 120 in · 30 out · < 0.0001 USD"},
+		{0, nil, "120 in · 30 out (2 model calls)"},
+		{61_500, nil, "1 min 01 s · 120 in · 30 out (2 model calls)"},
+		{1200, cost(1.234), "1.2 s · 120 in · 30 out · 1.23 USD (2 model calls)"},
+		{1200, cost(0.0036), "1.2 s · 120 in · 30 out · 0.0036 USD (2 model calls)"},
+		{1200, cost(0.00001), "1.2 s · 120 in · 30 out · < 0.0001 USD (2 model calls)"},
 	} {
 		usage := protocol.Usage{InputTokens: 120, OutputTokens: 30, Cost: tc.cost}
 		watched, later := fresh(Look{Width: 80}), fresh(Look{Width: 80})

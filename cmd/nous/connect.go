@@ -1,0 +1,368 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+	"noused/internal/start"
+	"noused/internal/tui/settings"
+)
+
+// A command that finds no daemon starts one, as tmux does. One that has had a daemon
+// already does not: somebody may have stopped it. An editor's agent does for whatever the
+// editor asks, which is a command each.
+
+// dial connects to the daemon, and starts one where there is none.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	conn, err := a.dialer().Commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(conn), nil
+}
+
+// errStarted says that there was no daemon, and is one now.
+var errStarted = errors.New("a daemon was started")
+
+// startFor starts a daemon where the error says that there is none, and nobody has
+// said that none is to be started. Any other error, and none, is returned.
+func (a *app) startFor(ctx context.Context, err error) error {
+	if !isNoDaemon(err) || a.met.Load() || !a.mayStart() {
+		return err
+	}
+	if err := a.startDaemon(ctx); err != nil {
+		return err
+	}
+	return errStarted
+}
+
+// mayStart reports that nobody has said that no daemon is to be started.
+func (a *app) mayStart() bool {
+	if a.noStart || a.completing {
+		return false
+	}
+	wanted, wrong := settings.Autostart(os.Getenv)
+	if wrong != nil {
+		a.notef("%s; no daemon is started before that is right", wrong)
+	}
+	return wanted && wrong == nil
+}
+
+// startForEditor starts the daemon that an editor's request finds missing, on whichever
+// machine. Where none may be started the error is none.
+func (a *app) startForEditor(ctx context.Context, none *client.NoDaemonError) error {
+	if !a.mayStart() {
+		return none
+	}
+	return a.startOnScreen(ctx)
+}
+
+// startDaemon starts a daemon, and says so where a person reads it.
+func (a *app) startDaemon(ctx context.Context) error {
+	s, err := start.Daemon(ctx, a.starting())
+	if err != nil {
+		return err
+	}
+	switch {
+	case !a.errStyle.Terminal || s.Log == "":
+	case s.Unit:
+		a.notef("systemd has started %s", s.Log)
+	default:
+		a.notef("started noused (process %d); its log is %s", s.PID, s.Log)
+	}
+	return nil
+}
+
+// startWithin is how long a daemon may take to start.
+var startWithin = start.Patience
+
+// named tells whether somebody has named the socket.
+func (a *app) named() bool { return a.socketGiven || os.Getenv("NOUSED_SOCKET") != "" }
+
+// chooseSocket means the daemon at the other of the two places where one listens that
+// nobody told a socket, if there is none at the first, and says so. Where both are, the
+// first is meant, and nous status reports the other.
+func (a *app) chooseSocket(ctx context.Context, other string) {
+	if _, err := os.Lstat(other); other == "" || err != nil || !listens(ctx, other) {
+		return
+	}
+	if listens(ctx, a.socket) {
+		a.also = other
+		return
+	}
+	if a.errStyle.Terminal {
+		a.notef("no daemon listens at %s; this is the one at %s", a.socket, other)
+	}
+	a.socket = other
+}
+
+func listens(ctx context.Context, socket string) bool {
+	conn, err := client.Connect(ctx, socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+func (a *app) starting() start.Options {
+	return start.Options{
+		Within: startWithin, Socket: a.socket, Named: a.named() || a.socket != client.DefaultSocket(),
+		Getenv: os.Getenv,
+	}
+}
+
+// startOnScreen is startDaemon for the screen, which shows what went wrong.
+func (a *app) startOnScreen(ctx context.Context) error {
+	if a.far != nil {
+		return a.far.start(ctx)
+	}
+	_, err := start.Daemon(ctx, a.starting())
+	var failed *start.Error
+	if errors.As(err, &failed) {
+		return errors.New(failed.Lines())
+	}
+	return err
+}
+
+// way leads to the daemon, and starts none.
+func (a *app) way() follow.Dialer {
+	if a.completing && len(a.hosts) == 0 { // the flags have just been read
+		if err := a.chooseHosts(completed); err != nil {
+			return nowhere{err}
+		}
+	}
+	switch {
+	case a.far == nil:
+	case a.far.fleet != nil:
+		return a.far.fleet
+	default:
+		return a.far
+	}
+	return follow.Socket(a.socket)
+}
+
+// completed stands for the command whose words a shell asks for.
+var completed = &cobra.Command{Use: "nous"}
+
+// nowhere is a way that leads to no daemon.
+type nowhere struct{ err error }
+
+func (n nowhere) Commands(context.Context) (net.Conn, error) { return nil, n.err }
+func (n nowhere) Events(context.Context) (net.Conn, error)   { return nil, n.err }
+
+// place is where it leads, as messages name it.
+func (a *app) place() string {
+	if a.far != nil {
+		return a.far.place()
+	}
+	return a.socket
+}
+
+// dialer leads to the daemon, and starts one where there never was one.
+func (a *app) dialer() follow.Dialer { return a.daemon }
+
+type dialer struct{ a *app }
+
+// Epoch is client.Greeter: nous proxy says it, and the daemons of a fleet all have one.
+func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) {
+	far := d.a.far
+	switch {
+	case far == nil:
+		return "", false, nil
+	case far.fleet != nil:
+		return far.name, true, nil
+	}
+	if err := far.reach(ctx); err != nil {
+		return "", false, err
+	}
+	hello, err := far.link.Hello(ctx)
+	return hello.Epoch, true, err
+}
+
+func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
+
+func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
+	way := d.a.way()
+	conn, err := way.Commands(ctx)
+	if d.a.far != nil { // nous proxy does it there
+		return conn, err
+	}
+	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
+		conn, err = way.Commands(ctx)
+	}
+	if err == nil {
+		d.a.met.Store(true)
+	}
+	return conn, err
+}
+
+// query sends one command and prints its reply: as it came with --json,
+// through show otherwise.
+func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
+	show func(R),
+) error {
+	_, err := fetch(ctx, a, def, p, show)
+	return err
+}
+
+// fetch is query for those who want the reply too.
+func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
+	show func(R),
+) (R, error) {
+	var r R
+	payload, err := client.Raw(ctx, a.daemonSender(), def, p)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
+	}
+	if a.json {
+		a.printJSON(payload)
+	} else {
+		show(r)
+	}
+	return r, nil
+}
+
+// act does something that a person can do, and prints what came of it: the daemon's reply as it
+// came with --json, through show otherwise.
+func act[R protocol.Reply](a *app, do func(client.Sender) (R, error), show func(R)) (R, error) {
+	last := &keeper{Sender: a.daemonSender()}
+	r, err := do(last)
+	switch {
+	case err != nil:
+	case a.json:
+		a.printJSON(last.reply)
+	default:
+		show(r)
+	}
+	return r, err
+}
+
+// keeper keeps the last reply as it came.
+type keeper struct {
+	client.Sender
+	reply jsontext.Value
+}
+
+// Send is client.Sender.
+func (k *keeper) Send(ctx context.Context, command string, p protocol.Params) (reply jsontext.Value, err error) {
+	reply, err = k.Sender.Send(ctx, command, p)
+	k.reply = reply
+	return reply, err
+}
+
+// ask sends one command on a connection of its own and returns its reply.
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
+	return client.Call(ctx, a.daemonSender(), def, p)
+}
+
+// call is client.Call that does not wait for ever, and sends again what a restart kept from
+// being done.
+func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R],
+	p P,
+) (R, error) {
+	return client.Call(ctx, sender{a, c}, def, p)
+}
+
+// bounded ends the wait for an answer that is given at once, and reports one
+// that may take its time.
+func (a *app) bounded(ctx context.Context, p protocol.Params) (context.Context, func()) {
+	ctx, cancel := client.Bounded(ctx, p, a.answer)
+	if !client.AnsweredLate(p) {
+		return ctx, cancel
+	}
+	late := time.AfterFunc(a.answer, func() { a.notef("the daemon has not answered yet; Ctrl-C stops the waiting") })
+	return ctx, func() { late.Stop(); cancel() }
+}
+
+// A command that the daemon did not do, as it goes or has gone, is sent again to the one
+// that comes next: nobody is refused because of a restart.
+
+// keyOr is the key that a text is sent with: the user's, or one of its own.
+func keyOr(given string) string { return cmp.Or(given, uuid.NewString()) }
+
+// send sends a command, and again as follow.Resend has it.
+func (a *app) send(ctx context.Context, c *client.Client, command string, p protocol.Params) (jsontext.Value, error) {
+	var next *client.Client
+	defer func() {
+		if next != nil {
+			_ = next.Close()
+		}
+	}()
+	return follow.Resend(p, c, func(c *client.Client) (jsontext.Value, error) { return c.Send(ctx, command, p) },
+		func(before *client.Client, why error) *client.Client {
+			after, err := a.anew(ctx, before, why)
+			if err != nil {
+				switch {
+				case ctx.Err() != nil:
+				case errors.Is(why, client.ErrLost):
+					a.notef("%v; it may have been done", err)
+				default:
+					a.notef("%v", err)
+				}
+				return nil
+			}
+			if next != nil {
+				_ = next.Close()
+			}
+			next = after
+			return next
+		})
+}
+
+// sender sends commands as this program does: over one connection, or where that is nil over
+// one for each command, waiting as long as a.bounded allows.
+type sender struct {
+	a *app
+	c *client.Client
+}
+
+// Send is client.Sender.
+func (s sender) Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error) {
+	if s.c == nil {
+		c, err := s.a.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		s.c = c
+	}
+	ctx, done := s.a.bounded(ctx, p)
+	defer done()
+	return s.a.send(ctx, s.c, command, p)
+}
+
+// daemonSender sends each command on a connection of its own.
+func (a *app) daemonSender() client.Sender { return sender{a: a} }
+
+// anew connects again to a daemon that knows of keys, and says what it waits for. One that
+// is going is waited for; after that the app is patient.
+func (a *app) anew(ctx context.Context, before *client.Client, why error) (*client.Client, error) {
+	if errors.Is(why, client.ErrLost) {
+		a.notef("connection to the daemon lost before it answered; trying again for %s", a.patience)
+	} else if a.going.CompareAndSwap(false, true) {
+		a.notef("the daemon is stopping; waiting for the next one")
+	}
+	limited, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	c, err := follow.Next(limited, a.dialer(), before, why)
+	if err != nil && !errors.Is(err, follow.ErrNoKeys) {
+		err = fmt.Errorf("not back after %s: %w", a.patience, err)
+	}
+	return c, err
+}

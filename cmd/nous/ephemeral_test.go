@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ephemeral is a nous with a private daemon, in the middle of a run.
+func ephemeral(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon int) {
+	t.Helper()
+	cmd = exec.Command(program(t, "nous"), "prompt", "--ephemeral", "--approvals", "allow", "-")
+	cmd.Dir, cmd.Env = dir, env
+	cmd.Stdin = strings.NewReader(`!bash {"command":"echo $PPID; exec sleep 1000"}`)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for in := bufio.NewReader(said); ; {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the run has not begun: %v", err)
+		}
+		if strings.Contains(line, "→ bash") {
+			break
+		}
+	}
+	go io.Copy(io.Discard, said) // ends with nous
+	children, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/task/" + strconv.Itoa(cmd.Process.Pid) +
+		"/children")
+	if err != nil {
+		t.Skipf("the kernel does not list children: %v", err)
+	}
+	for tid, rest := range taskChildren(t, cmd.Process.Pid) {
+		_ = tid
+		children = append(children, rest...)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(children)), " ")
+	if daemon, err = strconv.Atoi(first); err != nil {
+		t.Fatalf("nous has no daemon: %q", children)
+	}
+	return cmd, daemon
+}
+
+// taskChildren are those of each thread: the daemon is one's.
+func taskChildren(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
+			found[file] = string(text)
+		}
+	}
+	return found
+}
+
+// However nous ends, its private daemon ends too, and nothing is left of either.
+func TestAPrivateDaemonEndsWithNous(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(s.String(), func(t *testing.T) {
+			dir, env := place(t)
+			tmp := filepath.Join(dir, "tmp")
+			if err := os.Mkdir(tmp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			cmd, daemon := ephemeral(t, dir, append(env, "TMPDIR="+tmp))
+			fd, err := unix.PidfdOpen(daemon, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if n, err := unix.Poll(ended, 60_000); n != 1 {
+				t.Fatalf("the daemon goes on a minute after nous was sent %v: %v", s, err)
+			}
+			if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+				t.Errorf("left in TMPDIR: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// Two at once know nothing of each other; of two with one folder to keep, one says that the
+// other has it.
+func TestTwoPrivateDaemonsAtOnce(t *testing.T) {
+	dir, env := place(t)
+	var both sync.WaitGroup
+	for _, word := range []string{"one", "two"} {
+		both.Go(func() {
+			if out, status := ranIn(t, dir, env, program(t, "nous"), "prompt", "--ephemeral", word); status != 0 ||
+				out != word+"\n" {
+				t.Errorf("%s: got status %d: %s", word, status, out)
+			}
+		})
+	}
+	both.Wait()
+	kept := filepath.Join(dir, "kept")
+	done, stop := make(chan struct{}), func() {}
+	defer func() { stop(); <-done }()
+	first := exec.CommandContext(t.Context(), program(t, "nous"), "prompt", "--ephemeral", "--keep", kept,
+		`!bash {"command":"exec sleep 1000"}`)
+	first.Dir, first.Env = dir, env
+	said, err := first.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() { _ = first.Process.Kill() }
+	begun := make(chan struct{})
+	go func() { // ends with first
+		defer close(done)
+		in := bufio.NewScanner(said)
+		for told := false; in.Scan(); {
+			if !told && strings.Contains(in.Text(), "→ bash") {
+				told = true
+				close(begun)
+			}
+		}
+		_ = first.Wait()
+	}()
+	select {
+	case <-begun:
+	case <-time.After(time.Minute):
+		t.Fatal("the first run has not begun")
+	}
+	out, status := ranIn(t, dir, env, program(t, "nous"), "prompt", "--ephemeral", "--keep", kept, "hello")
+	if status != exitUsage || !strings.Contains(out, "is not empty") {
+		t.Errorf("a second one with the same folder: got status %d: %s", status, out)
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/client/approval"
+	"noused/internal/client/follow"
+	"noused/internal/client/plain"
+	"noused/internal/protocol"
+)
+
+func (a *app) waitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "wait [SESSION…]",
+		Short: "Wait until sessions are idle, or one of them waits for you",
+		Long: `Wait until sessions are idle, or one of them waits for an approval, which is printed
+then, with exit status 8: nous approve and nous deny answer it. Exit status 4 says
+that a run waits for a model. Without SESSION it waits for the one of this folder.
+Ctrl-C ends the waiting and leaves the runs alone.`,
+		Example: `  nous prompt --async run the tests && nous wait
+  nous wait ses-0198c5f2 ses-0198c5f3`,
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := a.sessionsToWaitFor(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return a.wait(cmd.Context(), ids)
+		},
+	}
+}
+
+func (a *app) sessionsToWaitFor(ctx context.Context, args []string) (ids []string, err error) {
+	if len(args) == 0 {
+		scope, err := a.scope(ctx, needOne)
+		return []string{scope.SessionID}, err
+	}
+	for _, name := range args {
+		id, err := a.sessionNamed(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// wait looks at each session until it is idle: now, whenever an event may have changed
+// that, and after events that were missed.
+func (a *app) wait(ctx context.Context, ids []string) error {
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	events, err := a.subscribe(keys.soft, protocol.SubscribeParams{})
+	if err != nil {
+		return leftOr(err)
+	}
+	defer events.events.Close()
+	look := true
+	for {
+		if look {
+			busy, err := a.busyOf(keys.soft, ids)
+			switch {
+			case errors.Is(err, client.ErrLost), isNoDaemon(err):
+				if _, err = events.reconnect(keys.soft, err); err != nil {
+					return leftOr(err)
+				}
+				continue
+			case err != nil || len(busy) == 0:
+				return leftOr(err)
+			}
+			ids = busy
+		}
+		update, err := events.next(keys.soft, 0)
+		if err != nil {
+			return leftOr(err)
+		}
+		look = mayChange(update, ids)
+	}
+}
+
+// mayChange reports whether a session that is waited for may be idle now, or wait itself.
+func mayChange(update follow.Update, ids []string) bool {
+	line, ok := update.(follow.Line)
+	if !ok {
+		return true
+	}
+	if line.Err != nil || line.Event.Event == nil {
+		return false
+	}
+	ev := line.Event.Event
+	if id := ev.Where().SessionID; id != "" && !slices.Contains(ids, id) && !slices.Contains(ids, "") {
+		return false
+	}
+	switch ev := ev.(type) {
+	case protocol.AgentEnd:
+		return true
+	case protocol.Status:
+		return ev.Code == protocol.StatusApprovalRequested || ev.Code == protocol.StatusModelMissing ||
+			ev.Code == protocol.StatusSessionDeleted
+	}
+	return false
+}
+
+// busyOf are those of the sessions that work. The error is a *quietExit where one waits.
+func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err error) {
+	for _, id := range ids {
+		state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range state.PendingApprovals {
+			if one.SessionID == state.SessionID {
+				a.printWaits(one)
+				return nil, &quietExit{exitWaits}
+			}
+		}
+		if state.RunState != protocol.StateIdle {
+			busy = append(busy, state.SessionID)
+		}
+	}
+	if len(busy) == 0 {
+		return nil, nil
+	}
+	return busy, a.modelsMissing(ctx, busy)
+}
+
+// modelsMissing is a *quietExit where a run waits for a model.
+func (a *app) modelsMissing(ctx context.Context, busy []string) error {
+	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	if err != nil {
+		return err
+	}
+	for _, run := range state.Runs {
+		if run.WaitingFor == protocol.WaitModel && slices.Contains(busy, run.SessionID) {
+			a.complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
+			return &quietExit{exitNoModel}
+		}
+	}
+	return nil
+}
+
+// printWaits prints the approval that a session waits for.
+func (a *app) printWaits(one protocol.Approval) {
+	if a.json {
+		if line, err := json.Marshal(one); err == nil {
+			a.printJSON(line)
+		}
+		return
+	}
+	a.println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
+	a.notef("nous approve %s says yes, nous deny %s no", one.ApprovalID, one.ApprovalID)
+}

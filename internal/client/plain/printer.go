@@ -1,0 +1,99 @@
+package plain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/plaintext"
+)
+
+// Printer writes what a command has to say: its results to standard output, and notes and
+// complaints to standard error. What could drive a terminal is taken out of texts.
+type Printer struct {
+	Out, Err           io.Writer
+	OutStyle, ErrStyle Style
+	JSON               bool // results are JSON, one object on a line
+	Raw                bool // texts are printed as they are
+}
+
+// Fit is a text as it goes to standard output.
+func (p *Printer) Fit(text string) string {
+	if p.Raw {
+		return text
+	}
+	return plaintext.Text(text)
+}
+
+// Print prints a text that may be a part of a line.
+func (p *Printer) Print(text string) { io.WriteString(p.Out, p.Fit(text)) }
+
+// Println prints a line, or several.
+func (p *Printer) Println(text string) { p.Spans(Span{Text: text}) }
+
+// Spans prints one line of pieces that have a look each.
+func (p *Printer) Spans(spans ...Span) {
+	var line strings.Builder
+	for _, s := range spans {
+		line.WriteString(p.OutStyle.Paint(s.Look, p.Fit(s.Text)))
+	}
+	io.WriteString(p.Out, line.String()+"\n")
+}
+
+// Lines prints lines of such pieces.
+func (p *Printer) Lines(lines [][]Span) {
+	for _, line := range lines {
+		p.Spans(line...)
+	}
+}
+
+// JSONLine prints a JSON text of equal value on a line of its own.
+func (p *Printer) JSONLine(value []byte) {
+	p.Out.Write(plaintext.JSON(value))
+	io.WriteString(p.Out, "\n")
+}
+
+// Encoded prints a value as JSON.
+func (p *Printer) Encoded(v any) error {
+	line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	p.JSONLine(line)
+	return nil
+}
+
+// Table prints rows under a header.
+func (p *Printer) Table(header []string, rows [][]string) {
+	for i, line := range Table(append([][]string{header}, rows...)) {
+		look := ""
+		if i == 0 {
+			look = Dim
+		}
+		p.Spans(Span{line, look})
+	}
+}
+
+// Pairs prints aligned key: value lines; a value may go over several.
+func (p *Printer) Pairs(pairs [][2]string) {
+	keys := make([][]string, len(pairs))
+	for i, pair := range pairs {
+		keys[i] = []string{pair[0] + ":", "|"}
+	}
+	for i, line := range Table(keys) {
+		p.Println(strings.TrimRight(strings.TrimSuffix(line, "|")+pairs[i][1], " "))
+	}
+}
+
+// Notef writes a quiet line to standard error.
+func (p *Printer) Notef(format string, args ...any) {
+	fmt.Fprintln(p.Err, p.ErrStyle.Paint(Dim, plaintext.Clean(fmt.Sprintf(format, args...))))
+}
+
+// Complain writes the one line that an error gets.
+func (p *Printer) Complain(message string) {
+	fmt.Fprintf(p.Err, "nous: %s\n", p.ErrStyle.Paint(Red, plaintext.Clean(message)))
+}
