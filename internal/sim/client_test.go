@@ -1,3 +1,5 @@
+//go:build sim
+
 package sim
 
 import (
@@ -75,7 +77,10 @@ func (c *client) act() {
 	in := w.session[w.rng.IntN(len(w.session))]
 	text := func() map[string]any {
 		w.steps++
-		p := map[string]any{"session_id": in, "text": fmt.Sprintf("text %d", w.steps), "idempotency_key": fmt.Sprint("key-", w.steps)}
+		p := map[string]any{
+			"session_id": in, "text": fmt.Sprintf("text %d", w.steps),
+			"idempotency_key": fmt.Sprint("key-", w.steps),
+		}
 		switch w.rng.IntN(4) {
 		case 0:
 			p["text"] = p["text"].(string) + "\n!t.x\n!t.ask {\"n\":1}"
@@ -273,7 +278,7 @@ func (c *client) read() {
 		var next uint64
 		c.cursor, next, gap = l.log.Begin(epoch, &after, event.Filter{})
 		if c.of != nil && !gap {
-			w.fail("%s resumes in another epoch, and is not told of a gap", c.name)
+			w.fail("%s resumes in another epoch, and learns of no gap", c.name)
 		}
 		c.of, c.last = l, next-1
 	}

@@ -1,3 +1,5 @@
+//go:build sim
+
 package sim
 
 import (
@@ -127,7 +129,7 @@ func (p port) rewritten(f *os.File, n int) {
 	}
 }
 
-// first is "first " for a file of which nothing was ever synced, else "".
+// first is "first " for a file that was never synced, else "".
 func (p port) first(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil {

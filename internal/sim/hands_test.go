@@ -1,3 +1,5 @@
+//go:build sim
+
 package sim
 
 import (
@@ -102,3 +104,12 @@ func (nobody) BeforeTurn(_ context.Context, _, _, input string, _ []byte) (strin
 func (nobody) Transform(_ context.Context, _, _ string, m []model.Message) ([]model.Message, error) {
 	return m, nil
 }
+
+func (nobody) AfterTool(_ context.Context, _ model.Invocation, r model.ToolResult) (model.ToolResult, []string) {
+	return r, nil
+}
+func (nobody) Stops(string) bool { return false }
+func (nobody) OnStop(context.Context, string, string, string) (string, []string) {
+	return "", nil
+}
+func (nobody) HookProblem(string) string { return "" }

@@ -1,3 +1,5 @@
+//go:build sim
+
 package sim
 
 import (
@@ -121,7 +123,8 @@ type life struct {
 // error is what happens to it. Only writes and syncs of journals wait: the other
 // operations of the disk are done under locks, and are over at once.
 func (l *life) stop(key string) error {
-	if what, name, _ := strings.Cut(key, " "); (what == "write" || what == "sync" || what == "open") && strings.HasPrefix(name, "ses-") &&
+	if what, name, _ := strings.Cut(key, " "); (what == "write" || what == "sync" || what == "open") &&
+		strings.HasPrefix(name, "ses-") &&
 		strings.HasSuffix(name, ".jsonl") {
 		return l.stopUntil(context.Background(), key)
 	}
@@ -553,7 +556,8 @@ func (w *world) finish() {
 	ids, err := store.IDs()
 	must(w.t, err)
 	for _, id := range ids {
-		if _, err := store.Peek(context.Background(), id); err != nil && !errors.Is(err, session.ErrNotFound) { // one that was being made
+		// one that was being made
+		if _, err := store.Peek(context.Background(), id); err != nil && !errors.Is(err, session.ErrNotFound) {
 			w.fail("a session that is listed cannot be read: %v", err)
 		}
 	}
