@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash soak editors long memory conformance generate catalogue install uninstall dist dist-check clean
+.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim soak editors long memory conformance generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 	NOUSED_CRASHTIME=$(CRASHTIME) go test -run "KilledAtAnyMoment|KilledWhileRunsAsk" -timeout 24h -v ./cmd/noused
 
 SOAK ?= 30m
+sim: ## run SEEDS (50) histories of the simulator, or show that of SEED
+	go test -count=1 -tags sim -timeout 10m ./internal/sim -run TestSeeds $(if $(SEED),-v -args -seed $(SEED),-args -seeds $(or $(SEEDS),50))
+
 soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed again and again: nothing may grow, nothing be lost
 	go run ./internal/soak -noused bin/noused -for $(SOAK)
 

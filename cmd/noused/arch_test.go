@@ -208,6 +208,7 @@ var layers = []layer{
 		"internal/client/approval", "internal/acp", "internal/client",
 		"internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular",
 	}},
+	{pattern: "internal/sim", stdlibOnly: true},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/daemontest", "internal/protocol"}},
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular", "internal/xdg"}},
 	{pattern: "cmd/nous", ours: []string{

@@ -9,8 +9,8 @@ import (
 	"noused/internal/regular"
 )
 
-// Disk is how a Store changes what is on the disk; reading is the operating
-// system's own. The methods block as those of os do and return their errors;
+// Disk is how a Store opens journals and changes what is on the disk; other reading is
+// the operating system's own. The methods block as those of os do and return their errors;
 // Sync is fdatasync, SyncDir makes the names in a directory durable (wire-v1
 // §7). Safe for concurrent use.
 //
@@ -18,6 +18,7 @@ import (
 // short or be the last.
 type Disk interface {
 	Create(path string) (*os.File, error)
+	Open(path string) (*os.File, error)
 	Write(f *os.File, text []byte) (int, error)
 	Sync(f *os.File) error
 	Truncate(f *os.File, size int64) error
@@ -32,6 +33,9 @@ type OSDisk struct{}
 func (OSDisk) Create(path string) (*os.File, error) {
 	return regular.Open(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND)
 }
+
+// Open opens a file to be read and appended to.
+func (OSDisk) Open(path string) (*os.File, error) { return regular.Open(path, os.O_RDWR|os.O_APPEND) }
 
 // Write appends text to f.
 func (OSDisk) Write(f *os.File, text []byte) (int, error) { return f.Write(text) }

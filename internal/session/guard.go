@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -22,8 +23,8 @@ var errRemoved = errors.New("the journal has been removed while the daemon had i
 type guard struct {
 	lock *lock.Lock
 
-	mu      sync.Mutex
-	refused map[string]int64 // by journal: how long it is without what was refused and is still in it
+	mu       sync.Mutex
+	unmended map[string]mending // by journal
 }
 
 // check is asked before anything is written: the state directory must still be
@@ -45,34 +46,63 @@ func (g *guard) check(journal *os.File) error {
 	return nil
 }
 
-// leave notes that a journal has kept, behind so many bytes, what was refused.
-func (g *guard) leave(path string, size int64) {
-	if g == nil {
+// mending is what has to be done to a journal after its disk failed: it is cut to
+// size, as what stands behind was refused, and its bytes from synced on are written
+// again. A sync that fails leaves them in memory as if they were on the disk, where they
+// would never go (fsync(2)).
+type mending struct {
+	of           os.FileInfo // the journal's: what has its name by then may be another file
+	synced, size int64
+}
+
+func (m mending) do(disk Disk, path string) error {
+	f, err := regular.Open(path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	if is, err := f.Stat(); err != nil || !os.SameFile(is, m.of) {
+		return errors.Join(err, f.Close())
+	}
+	err = disk.Truncate(f, m.size)
+	if err == nil && m.synced < m.size {
+		_, err = f.Seek(m.synced, io.SeekStart)
+		from := io.NewSectionReader(f, m.synced, m.size-m.synced)
+		if err == nil {
+			_, err = io.CopyBuffer(onlyWriter{diskWriter{disk, f}}, from, make([]byte, 64<<10))
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// onlyWriter keeps io.Copy from reading into the file by itself.
+type onlyWriter struct{ io.Writer }
+
+// mend has the journal mended now, or before it is opened again.
+func (j *Journal) mend(synced, size int64) {
+	is, err := j.f.Stat()
+	m, g := mending{is, synced, size}, j.guard
+	if err != nil || m.do(j.disk, j.path) == nil || g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refused == nil {
-		g.refused = map[string]int64{}
+	if g.unmended == nil {
+		g.unmended = map[string]mending{}
 	}
-	g.refused[path] = size
+	g.unmended[j.path] = m
 }
 
-// undo takes what was refused out of a journal that is to be opened.
-func (g *guard) undo(disk Disk, path string) error {
+// mended does what is left to do to a journal that is to be opened.
+func (g *guard) mended(disk Disk, path string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	size, left := g.refused[path]
+	m, left := g.unmended[path]
 	if !left {
 		return nil
 	}
-	f, err := regular.Open(path, os.O_RDWR)
-	if err == nil {
-		err = errors.Join(disk.Truncate(f, size), f.Close())
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := m.do(disk, path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("what was refused cannot be taken out of %s: %w", path, err)
 	}
-	delete(g.refused, path)
+	delete(g.unmended, path)
 	return nil
 }

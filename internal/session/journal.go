@@ -23,6 +23,7 @@ type Journal struct {
 	path   string
 	size   int64 // of what has been written whole
 	before int64 // the size before the latest write
+	synced int64 // the size at the latest sync; 0: nobody knows it
 	buf    []byte
 	ends   []int  // of the records in a write
 	draft  bool   // it has no name of its own yet
@@ -141,7 +142,7 @@ const damagedExt = ".damaged"
 // left as it is; both are reported (wire-v1 §7). ErrReadOnly where a newer version wrote
 // to it: then it is left as it is.
 func openJournal(ctx context.Context, disk Disk, path string) (*State, *Journal, []Problem, error) {
-	f, err := regular.Open(path, os.O_RDWR|os.O_APPEND)
+	f, err := disk.Open(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -320,7 +321,7 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 	}
 	if _, err := j.disk.Write(j.f, out); err != nil {
 		j.unfit = true
-		j.takeBack(j.size)
+		j.mend(j.size, j.size)
 		return false, fmt.Errorf("append to %s: %w", j.path, err)
 	}
 	j.before, j.size, j.unheard = j.size, j.size+int64(len(out)), true
@@ -355,18 +356,11 @@ func (j *Journal) Sync() error {
 	j.fresh = j.fresh && err != nil
 	if err != nil {
 		j.unfit = true
-		j.takeBack(j.before)
+		j.mend(j.synced, j.before)
 		return fmt.Errorf("sync %s: %w", j.path, err)
 	}
+	j.synced = j.size
 	return nil
-}
-
-// takeBack cuts off what nobody will hear of, or has it cut off before the journal
-// is opened again.
-func (j *Journal) takeBack(size int64) {
-	if err := j.disk.Truncate(j.f, size); err != nil {
-		j.guard.leave(j.path, size)
-	}
 }
 
 // Size is how many bytes it has.

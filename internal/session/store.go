@@ -269,7 +269,7 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	}
 	err := s.lock.Check()
 	if err == nil {
-		err = s.guard.undo(s.disk, s.path(id))
+		err = s.guard.mended(s.disk, s.path(id))
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("open session %s: %w", id, err)

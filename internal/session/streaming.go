@@ -258,7 +258,7 @@ func (j *Journal) Announced(messageID string, pieces []Piece) error {
 		}
 		if j.unheard {
 			j.unfit = true
-			j.takeBack(j.before)
+			j.mend(j.before, j.before)
 		}
 		return fmt.Errorf("keep what is announced: %w", err)
 	}

@@ -53,6 +53,7 @@ type track struct {
 	resumed   bool     // and nothing was started since
 	steers    []string // queued and not delivered
 	followUps []string
+	begun     []string // inputs of the latest turn whose messages have not ended
 }
 
 // NewChecker returns a checker that has seen nothing.
@@ -203,8 +204,14 @@ func (c *Checker) agentEnd(t *track, ev protocol.AgentEnd) error {
 	case ev.StopReason == protocol.StopCompleted && len(t.steers)+len(t.followUps) > 0:
 		return fmt.Errorf("%d steers and %d follow-ups still wait", len(t.steers), len(t.followUps))
 	}
+	for _, id := range t.begun { // a crash took their messages, and the run goes on no more
+		delete(c.settled, id)
+	}
 	if err := c.HandedBack(ev.Discarded); err != nil {
 		return err
+	}
+	for _, id := range t.begun {
+		c.settled[id] = true
 	}
 	c.runs[t.run] = true
 	t.run = ""
@@ -230,6 +237,7 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 		return fmt.Errorf("the turn delivers nothing")
 	}
 	t.turn, t.calls, t.answered, t.skipping, t.steered = ev.TurnID, nil, false, false, false
+	t.begun = slices.Clone(ev.InputIDs)
 	for _, id := range ev.InputIDs {
 		if err := c.settle(id); err != nil {
 			return err
@@ -304,6 +312,9 @@ func (c *Checker) messageEnd(t *track, ev protocol.MessageEnd) error {
 		return err
 	}
 	t.message, t.calls, t.answered = "", nil, false
+	if ev.Role == "user" && len(t.begun) > 0 {
+		t.begun = t.begun[1:]
+	}
 	for _, call := range ev.ToolCalls {
 		if c.ids[call.ID] {
 			return fmt.Errorf("invariant 6: id %s is used twice", call.ID)

@@ -8,6 +8,7 @@ package sessiontest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -62,20 +63,26 @@ type Story struct {
 	Wrong []string // what the journal says that cannot be
 
 	checker     *protocoltest.Checker
-	read        int    // bytes of the journal that were taken in
-	turn, turns int    // turn is 0 between turns
-	open        string // the tool call that runs
-	streams     string // the assistant message that is being streamed
-	interrupted string // the tool call that a crash left without a result
+	arguments   map[string]jsontext.Value // of calls, by id
+	read        int                       // bytes of the journal that were taken in
+	turn, turns int                       // turn is 0 between turns
+	open        string                    // the tool call that runs
+	streams     string                    // the assistant message that is being streamed
+	interrupted string                    // the tool call that a crash left without a result
 	aborting    bool
 	crashes     int
 	parked      bool
+	about       string // the call of the latest approval
+	asks        bool   // an approval waits, or was answered and the call has not begun
 }
 
 // New returns the story of a session, nothing of it read yet.
-func New(id string) *Story {
+func New(id string) *Story { return NewIn(id, protocoltest.NewChecker()) }
+
+// NewIn is New for a story that is held against what the checker has seen.
+func NewIn(id string, checker *protocoltest.Checker) *Story {
 	return &Story{
-		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{
+		ID: id, checker: checker, arguments: map[string]jsontext.Value{}, Modes: map[string]string{
 			"steer":     "one-at-a-time",
 			"follow_up": "one-at-a-time",
 		},
@@ -135,11 +142,30 @@ func (s *Story) bad(format string, args ...any) {
 	s.Wrong = append(s.Wrong, fmt.Sprintf(format, args...))
 }
 
-// happened is an event that the record stands for.
-func (s *Story) happened(ev protocol.Event) {
+// checked is an event that the record stands for, and that may be announced again.
+func (s *Story) checked(ev protocol.Event) {
 	if err := s.checker.Event(ev); err != nil {
 		s.bad("the journal reports events out of order: %v", err)
 	}
+}
+
+// asked is an approval that waits. What the call is about stands in its message.
+func (s *Story) asked(f session.ApprovalAsked) {
+	if len(f.Arguments) == 0 {
+		f.Arguments = s.arguments[f.CallID]
+	}
+	s.arguments[f.CallID] = f.Arguments
+	s.asks, s.about = f.Kind != protocol.ApprovalQuestion, f.CallID
+	a := &protocol.Approval{
+		ApprovalID: f.ApprovalID, Kind: f.Kind, ToolCallID: f.CallID, Arguments: f.Arguments, Schema: f.Schema,
+		Options: make([]protocol.ApprovalOption, len(f.Options)),
+	}
+	s.checked(protocol.Status{Ref: s.ref(), Code: protocol.StatusApprovalRequested, Approval: a})
+}
+
+// happened is an event that the record stands for.
+func (s *Story) happened(ev protocol.Event) {
+	s.checked(ev)
 	if e := Essence(ev); e != "" {
 		s.Events, s.Told = append(s.Events, e), append(s.Told, ev)
 	}
@@ -178,7 +204,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, s.runStarted)
 	case "turn_started":
 		return recordOf(data, func(f session.TurnStarted) {
-			s.turn, s.turns = f.Turn, s.turns+1
+			s.turn, s.turns, s.asks = f.Turn, s.turns+1, false
 			s.happened(protocol.TurnStart{Ref: s.ref(), Kind: f.Kind, InputIDs: f.InputIDs})
 		})
 	case "message_started":
@@ -194,10 +220,12 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 				s.bad("tool call %s was started twice", f.CallID)
 			}
 			s.Calls[f.CallID], s.open = true, f.CallID
-			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID})
+			s.begun(f.CallID)
+			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
 		})
 	case "turn_ended":
 		return recordOf(data, func(f session.TurnEnded) {
+			s.asks = false
 			s.happened(protocol.TurnEnd{Ref: s.ref(), StopReason: f.StopReason})
 			s.turn = 0
 		})
@@ -219,6 +247,15 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, func(f session.ToolsSet) { s.Tools, s.Chosen = f.Tools, true })
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
+	case "approval_asked":
+		return recordOf(data, s.asked)
+	case "approval_decided":
+		return recordOf(data, func(f session.ApprovalDecided) {
+			by := protocol.ByWord(cmp.Or(f.By, "a person"))
+			s.checked(protocol.Status{
+				Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
+			})
+		})
 	case "compacted":
 		return recordOf(data, func(f session.Compacted) {
 			s.entry(f.ID, f.Summary)
@@ -259,7 +296,7 @@ func (s *Story) runStarted(f session.RunStarted) {
 	if _, twice := s.Runs[f.RunID]; twice {
 		s.bad("run %s was started twice", f.RunID)
 	}
-	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked = f.RunID, 0, 0, "", false, 0, false
+	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked, s.asks = f.RunID, 0, 0, "", false, 0, false, false
 	s.Runs[f.RunID] = ""
 	s.happened(protocol.AgentStart{Ref: s.ref()})
 }
@@ -295,6 +332,7 @@ func (s *Story) message(f session.MessageAdded) {
 				ID: c.ID, Name: c.Name,
 				Arguments: jsontext.Value(c.Arguments),
 			})
+			s.arguments[c.ID] = jsontext.Value(c.Arguments)
 		}
 		if s.streams == "" { // of a journal older than message_started
 			s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "assistant"})
@@ -306,7 +344,11 @@ func (s *Story) message(f session.MessageAdded) {
 	}
 }
 
+// begun forgets the approval for a call that has begun, or has its result.
+func (s *Story) begun(callID string) { s.asks = s.asks && s.about != callID }
+
 func (s *Story) toolResult(m model.Message, skipped bool) {
+	s.begun(m.ToolCallID)
 	ref := s.ref()
 	if s.interrupted != "" {
 		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "it may have done part of its work; check") {
@@ -318,7 +360,7 @@ func (s *Story) toolResult(m model.Message, skipped bool) {
 		if s.aborting {
 			return // it was never run, and is not announced
 		}
-		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID})
+		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID, Arguments: s.arguments[m.ToolCallID]})
 	}
 	s.open = ""
 	s.happened(protocol.ToolEnd{
@@ -369,6 +411,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	switch {
 	case f.RunID != s.Run:
 		s.bad("run %s was resumed while %q was active", f.RunID, s.Run)
+	case f.Fault, s.asks: // the disk failed, or the run waited: nothing of it could crash a daemon
 	case !s.parked:
 		s.crashes++
 	}

@@ -1,0 +1,115 @@
+//go:build sim
+
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/runloop"
+)
+
+// thinker is the offline model, which waits for the driver before each delta.
+type thinker struct{ l *life }
+
+func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		for d, err := range (offline.Model{}).Stream(ctx, req) {
+			if fault := m.l.stopUntil(ctx, "answer of the model"); fault != nil {
+				yield(model.Delta{}, fault)
+				return
+			}
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// hands has two tools: t.x may be called, t.ask asks first.
+type hands struct{ l *life }
+
+var _ runloop.Tools = hands{}
+
+func (hands) List(context.Context, model.Scope) []model.ToolInfo {
+	return []model.ToolInfo{
+		{ToolSpec: model.ToolSpec{Name: "t.ask"}, Module: "t", Healthy: true},
+		{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true},
+	}
+}
+
+func (hands) Has(_ context.Context, _ model.Scope, name string) bool {
+	return name == "t.x" || name == "t.ask"
+}
+
+func (hands) Try(context.Context, model.Scope)            {}
+func (hands) Servers(model.Scope) []model.ServerInfo      { return nil }
+func (hands) Check(model.Server) error                    { return nil }
+func (hands) Ready(context.Context, model.Scope) []string { return nil }
+func (hands) Jobs(string) []model.Job                     { return nil }
+func (hands) EndSession(context.Context, string)          {}
+func (hands) Expand(_ context.Context, _ model.Scope, text string) (model.Expanded, error) {
+	return model.Expanded{Text: text}, nil
+}
+
+func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	w := h.l.w
+	w.mu.Lock()
+	if w.calls[inv.ID]++; w.calls[inv.ID] > 1 && !h.l.gone() {
+		w.fail("call %s is made for the %d. time", inv.ID, w.calls[inv.ID])
+	}
+	w.mu.Unlock()
+	for range 2 {
+		if err := h.l.stopUntil(ctx, "call of "+inv.Name); err != nil {
+			return model.ToolResult{Error: &model.ToolError{Code: "cancelled", Message: err.Error()}}
+		}
+		progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"last":"` + inv.ID + `"}`)})
+	}
+	return model.ToolResult{OK: true, Text: "done"}
+}
+
+// rules asks about t.ask and allows the rest.
+type rules struct{}
+
+func (rules) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+	switch {
+	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0:
+		return model.Verdict{Decision: model.Allow}
+	case mode == "deny":
+		return model.Verdict{Decision: model.Deny, Why: "mode"}
+	}
+	return model.Verdict{
+		Decision: model.Ask, Rule: "ask: t.ask",
+		Offer: &model.Offer{Pattern: "t.ask", Rule: json.RawMessage(`{"tool":"t.ask"}`)},
+	}
+}
+
+func (rules) Guard(context.Context, model.Invocation) model.Verdict { return model.Verdict{} }
+func (rules) Preview(model.Invocation) string                       { return "" }
+func (rules) Keep(_ []byte, _ time.Time, _, _ string) error         { return nil }
+
+// nobody is no orchestrator and no context module.
+type nobody struct{}
+
+func (nobody) Orchestrated() bool { return false }
+func (nobody) Transforms() bool   { return false }
+func (nobody) BeforeTurn(_ context.Context, _, _, input string, _ []byte) (string, error) {
+	return input, nil
+}
+
+func (nobody) Transform(_ context.Context, _, _ string, m []model.Message) ([]model.Message, error) {
+	return m, nil
+}
+
+func (nobody) AfterTool(_ context.Context, _ model.Invocation, r model.ToolResult) (model.ToolResult, []string) {
+	return r, nil
+}
+func (nobody) Stops(string) bool { return false }
+func (nobody) OnStop(context.Context, string, string, string) (string, []string) {
+	return "", nil
+}
+func (nobody) HookProblem(string) string { return "" }

@@ -1,0 +1,600 @@
+//go:build sim
+
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"noused/internal/event"
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+	"noused/internal/protocol/protocoltest"
+	"noused/internal/runloop"
+	"noused/internal/session"
+	"noused/internal/session/sessiontest"
+)
+
+const (
+	patience = 60 * time.Second // of simulated time: by then every run has ended, or waits for a person
+	clients  = 3
+	logSize  = 64 << 10 // bytes of events that are kept, so that slow readers miss some
+)
+
+// shortWrite is a fault of a write: so many bytes of it are written.
+type shortWrite int
+
+func (shortWrite) Error() string { return "no space left on device" }
+
+// gate is where a goroutine of the daemon waits for the driver.
+type gate struct {
+	key  string
+	open chan error
+}
+
+// world is one history: lives of a daemon one after the other, and its clients.
+type world struct {
+	t     testing.TB
+	rng   *rand.Rand
+	dir   string
+	disk  *disk
+	steps int
+
+	mu      sync.Mutex
+	trace   bytes.Buffer
+	began   time.Time
+	wrong   []string
+	gates   []*gate
+	life    *life
+	lives   int
+	calm    bool // no more faults
+	checker *protocoltest.Checker
+	stories map[string]*sessiontest.Story
+	from    map[string]int      // events of each story that former lives have announced
+	heard   map[string][]string // announced by this life, by session
+	vows    []vow
+	open    map[string]protocol.Approval // questions, by id
+	calls   map[string]int               // how often each call was made
+	told    map[string]string            // the input that a text was delivered as
+	clients []*client
+	session []string // ids that clients know
+	reached map[string]int
+	counts  map[string]int
+}
+
+// vow is what a client was told, and what the journals must therefore have.
+type vow struct {
+	what string
+	kept func(map[string]*sessiontest.Story) bool
+}
+
+func (w *world) say(format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), w.dir, "")
+	if *live1 {
+		fmt.Fprintf(os.Stderr, "%9.3fs %s\n", time.Since(w.began).Seconds(), text)
+	}
+	fmt.Fprintf(&w.trace, "%9.3fs %s\n", time.Since(w.began).Seconds(), text)
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.say("WRONG: "+format, args...)
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+// sometimes notes that a place was reached that not every history reaches.
+func (w *world) sometimes(place string) { w.reached[place]++ }
+
+// life is one process of the daemon.
+type life struct {
+	w      *world
+	number int
+	dead   chan struct{} // closed when it is killed
+	ended  chan struct{} // closed when nothing is left of it
+	ids    int
+
+	store  *session.Store
+	hub    *runloop.Hub
+	mux    *protocol.Mux
+	log    *event.Log
+	ctx    context.Context
+	cancel context.CancelFunc
+	heard  context.Context // ends when nobody is left to reply to
+	hangUp context.CancelFunc
+	ready  bool // takes commands
+	leaves bool // was asked to stop
+	failed bool // did not start
+}
+
+// stop is where a goroutine of the daemon waits until the driver lets it go on. The
+// error is what happens to it. Only writes and syncs of journals wait: the other
+// operations of the disk are done under locks, and are over at once.
+func (l *life) stop(key string) error {
+	if what, name, _ := strings.Cut(key, " "); (what == "write" || what == "sync" || what == "open") &&
+		strings.HasPrefix(name, "ses-") &&
+		strings.HasSuffix(name, ".jsonl") {
+		return l.stopUntil(context.Background(), key)
+	}
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.gone() {
+		return errDead
+	}
+	if !w.calm && w.rng.IntN(200) == 0 {
+		w.say("%s: killed there", key)
+		w.sometimes("killed at " + strings.Fields(key)[0])
+		close(l.dead)
+		return errDead
+	}
+	fault := w.fault(key)
+	if fault != nil {
+		w.counts["faults"]++
+		w.say("%s: %v", key, fault)
+	}
+	return fault
+}
+
+func (l *life) stopUntil(ctx context.Context, key string) error {
+	g := &gate{key: key, open: make(chan error, 1)}
+	l.w.mu.Lock()
+	if l.gone() {
+		l.w.mu.Unlock()
+		return errDead
+	}
+	l.w.gates = append(l.w.gates, g)
+	l.w.mu.Unlock()
+	select {
+	case err := <-g.open:
+		return err
+	case <-l.dead:
+		return errDead
+	case <-ctx.Done():
+		l.w.mu.Lock()
+		defer l.w.mu.Unlock()
+		l.w.gates = slices.DeleteFunc(l.w.gates, func(o *gate) bool { return o == g })
+		return context.Cause(ctx)
+	}
+}
+
+// gone reports that the life was killed. w.mu is held.
+func (l *life) gone() bool {
+	select {
+	case <-l.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Append is the event log's, with the checks of all that is announced.
+func (l *life) Append(events ...protocol.Event) [][]byte {
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := l.log.Append(events...)
+	if l.gone() {
+		return lines // nobody hears it
+	}
+	for _, ev := range events {
+		w.announced(ev)
+	}
+	return lines
+}
+
+func (l *life) Run(run string) ([][]byte, bool) { return l.log.Run(run) }
+func (l *life) LastSeq() uint64                 { return l.log.LastSeq() }
+
+func (w *world) announced(ev protocol.Event) {
+	at := ev.Where()
+	w.say("event %s %s", ev.Type(), strings.TrimSpace(at.RunID+" "+sessiontest.Essence(ev)))
+	if err := w.checker.Event(ev); err != nil {
+		w.fail("%v", err)
+	}
+	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
+		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
+	}
+	switch ev := ev.(type) {
+	case protocol.Status:
+		switch ev.Code {
+		case protocol.StatusApprovalRequested:
+			w.open[ev.Approval.ApprovalID] = *ev.Approval
+		case protocol.StatusApprovalResolved:
+			delete(w.open, ev.ApprovalID)
+		}
+	case protocol.AgentEnd:
+		e := sessiontest.Essence(ev)
+		w.vow("announced: "+e, func(all map[string]*sessiontest.Story) bool {
+			s := all[at.SessionID]
+			return s != nil && slices.Contains(s.Events, e)
+		})
+	case protocol.MessageEnd:
+		if text := ev.Text; ev.Role == "user" && strings.HasPrefix(text, "text ") {
+			if w.told[text] != "" {
+				w.fail("%q was delivered twice, as %s and %s", text, w.told[text], ev.MessageID)
+			}
+			w.told[text] = ev.MessageID
+		}
+	}
+}
+
+// isApproval reports events that a later life announces again without a record.
+func isApproval(ev protocol.Event) bool {
+	s, ok := ev.(protocol.Status)
+	return ok && (s.Code == protocol.StatusApprovalRequested || s.Code == protocol.StatusApprovalResolved)
+}
+
+func (w *world) vow(what string, kept func(map[string]*sessiontest.Story) bool) {
+	w.vows = append(w.vows, vow{what, kept})
+}
+
+// boot starts the next life. It becomes ready when its store is open.
+func (w *world) boot() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lives++
+	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
+	w.life, w.gates, w.heard = l, nil, map[string][]string{}
+	w.say("daemon %d starts", l.number)
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.heard, l.hangUp = context.WithCancel(context.Background())
+	go l.run()
+}
+
+func (l *life) run() {
+	defer close(l.ended)
+	w := l.w
+	store, err := session.OpenOn(port{w.disk, l}, filepath.Join(w.dir, "state"))
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !l.gone() {
+			w.say("daemon %d does not start: %v", l.number, err)
+			w.sometimes("a daemon that does not start")
+			l.failed = true
+		}
+		return
+	}
+	l.store = store
+	l.log = event.New(fmt.Sprint("epoch-", l.number), logSize, time.Now)
+	l.hub = runloop.NewHub(runloop.Options{
+		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
+		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
+		NewID: func(prefix string) string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			l.ids++
+			return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
+		},
+		Fault: func(id string, err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if !l.gone() {
+				w.say("fault of %s: %v", id, err)
+			}
+		},
+	})
+	l.mux = new(protocol.Mux)
+	l.hub.Bind(l.mux)
+	w.mu.Lock()
+	l.ready = !l.gone()
+	w.mu.Unlock()
+	_ = l.hub.Run(l.ctx)
+	l.hub.Drain(10 * time.Second)
+	l.log.Close()
+	if err := store.Close(); err != nil {
+		w.mu.Lock()
+		if !l.gone() {
+			w.say("daemon %d closes its store: %v", l.number, err)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// kill ends the life at once, with what its clients wait for.
+func (w *world) kill(power bool) {
+	w.mu.Lock()
+	l := w.life
+	if !l.gone() {
+		close(l.dead)
+	}
+	l.ready, w.gates = false, nil
+	w.counts["kills"]++
+	for _, a := range w.open {
+		w.sometimes("killed while an approval waits")
+		_ = a
+		break
+	}
+	w.mu.Unlock()
+	l.cancel()
+	w.cutOff()
+	<-l.ended
+	synctest.Wait()
+	if power {
+		w.counts["power cuts"]++
+		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
+	}
+	w.held(power)
+}
+
+// cutOff hangs up on all clients.
+func (w *world) cutOff() {
+	for _, c := range w.clients {
+		c.cutOff()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.life.gone() {
+		close(w.life.dead) // with the process end all that it still does
+	}
+	w.life.hangUp()
+}
+
+// held looks whether the journals have what was announced and replied.
+func (w *world) held(power bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	files, err := filepath.Glob(filepath.Join(w.dir, "state", "sessions", "*.jsonl"))
+	must(w.t, err)
+	sort.Strings(files)
+	if power { // what was written and not synced may be gone, though a former life has read it
+		clear(w.stories)
+	}
+	for _, path := range files {
+		id := strings.TrimSuffix(base(path), ".jsonl")
+		s := w.stories[id]
+		if s == nil {
+			s = sessiontest.New(id)
+			w.stories[id] = s
+		}
+		if err := s.Take(path); err != nil {
+			w.fail("session %s: %v", id, err)
+		}
+		for _, wrong := range s.Wrong {
+			w.fail("session %s: %s", id, wrong)
+		}
+		s.Wrong = nil
+		told := s.Events[min(w.from[id], len(s.Events)):]
+		for i, e := range w.heard[id] {
+			if power {
+				break
+			}
+			if i >= len(told) || told[i] != e {
+				w.fail("session %s: announced was %q, the journal has %q", id, e, told[min(i, len(told)):min(i+1, len(told))])
+				break
+			}
+		}
+		w.from[id] = len(s.Events)
+	}
+	for _, v := range w.vows {
+		if !v.kept(w.stories) {
+			w.fail("a client was told, and the journals do not have it: %s", v.what)
+		}
+	}
+	w.judgeBy(files)
+}
+
+// judgeBy has the next life judged by what the journals have: the last thing that was
+// written may not have been announced any more, and after a power cut what was announced
+// and not synced is gone (wire-v1 §7).
+func (w *world) judgeBy(journals []string) {
+	w.checker, w.told = protocoltest.NewChecker(), map[string]string{}
+	for _, path := range journals {
+		id := strings.TrimSuffix(base(path), ".jsonl")
+		s := sessiontest.NewIn(id, w.checker)
+		if err := s.Take(path); err != nil {
+			w.fail("session %s: %v", id, err)
+		}
+		for _, in := range s.Inputs {
+			if s.Delivered[in.InputID] > 0 {
+				w.told[in.Text] = in.InputID
+			}
+		}
+	}
+}
+
+// step does the next thing that the seed says.
+func (w *world) step() {
+	synctest.Wait()
+	w.mu.Lock()
+	l := w.life
+	gates := len(w.gates)
+	ended := false
+	select {
+	case <-l.ended:
+		ended = true
+	default:
+	}
+	dead := l.gone()
+	w.mu.Unlock()
+	switch n := w.rng.IntN(1000); {
+	case dead:
+		w.kill(n < 500)
+		w.boot()
+	case ended:
+		w.cutOff()
+		if !l.failed {
+			w.held(false)
+		}
+		time.Sleep(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
+		w.boot()
+	case n < 4:
+		w.say("kill -9")
+		w.kill(false)
+		w.boot()
+	case n < 7:
+		w.say("power cut")
+		w.kill(true)
+		w.boot()
+	case n < 9 && l.ready && !l.leaves:
+		w.say("stop and start")
+		w.counts["restarts"]++
+		l.leaves = true
+		l.cancel()
+	case n < 600 && gates > 0:
+		w.release(w.rng.IntN(gates))
+	case n < 640:
+		time.Sleep(time.Duration(w.rng.IntN(2000)) * time.Millisecond)
+	case l.ready:
+		w.clients[w.rng.IntN(len(w.clients))].act()
+	}
+}
+
+// release lets a goroutine go on, or gives it a fault.
+func (w *world) release(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sort.SliceStable(w.gates, func(i, j int) bool { return w.gates[i].key < w.gates[j].key })
+	g := w.gates[n]
+	w.gates = slices.Delete(w.gates, n, n+1)
+	fault := w.fault(g.key)
+	if fault != nil {
+		w.counts["faults"]++
+		w.say("%s: %v", g.key, fault)
+	} else {
+		w.say("%s", g.key)
+	}
+	g.open <- fault
+}
+
+func (w *world) fault(key string) error {
+	if w.calm || w.rng.IntN(100) > 1 {
+		return nil
+	}
+	switch what, _, _ := strings.Cut(strings.TrimPrefix(key, "first "), " "); what {
+	case "write":
+		return shortWrite(w.rng.IntN(4096))
+	case "sync", "truncate", "open":
+		return syscall.EIO
+	case "create", "link":
+		return syscall.ENOSPC
+	case "answer":
+		return errors.New("the provider is out of order")
+	}
+	return nil
+}
+
+// settle has everything go on without faults until every run has ended.
+func (w *world) settle() {
+	w.mu.Lock()
+	w.calm = true
+	w.say("no more faults")
+	w.mu.Unlock()
+	deadline := time.Now().Add(patience)
+	for n := 0; ; n++ {
+		synctest.Wait()
+		w.mu.Lock()
+		l, gates := w.life, len(w.gates)
+		open, owed := w.checker.Open(), w.checker.Done()
+		var asked string
+		for id := range w.open {
+			asked = max(asked, id)
+		}
+		ended := false
+		select {
+		case <-l.ended:
+			ended = true
+		default:
+		}
+		w.mu.Unlock()
+		switch {
+		case ended:
+			w.cutOff()
+			if !l.failed {
+				w.held(false)
+			}
+			w.boot()
+		case gates > 0:
+			w.release(0)
+			time.Sleep(time.Millisecond)
+		case l.leaves:
+			time.Sleep(100 * time.Millisecond)
+		case l.ready && asked != "":
+			w.clients[0].approve(asked)
+			time.Sleep(10 * time.Millisecond)
+		case owed == nil && len(open) == 0 && l.ready && n > 10:
+			w.kill(false)
+			w.finish()
+			return
+		case time.Now().After(deadline):
+			w.mu.Lock()
+			w.fail("liveness: after %v without a fault: %v; runs %v", patience, owed, open)
+			w.mu.Unlock()
+			w.kill(false)
+			return
+		default:
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// finish holds the journals against themselves once all is done.
+func (w *world) finish() {
+	for _, id := range sorted(w.stories) {
+		if err := w.stories[id].Done(); err != nil {
+			w.fail("the journal of %s: %v", id, err)
+		}
+	}
+	store, err := session.Open(filepath.Join(w.dir, "state"))
+	if err != nil {
+		w.fail("the store cannot be opened: %v", err)
+		return
+	}
+	ids, err := store.IDs()
+	must(w.t, err)
+	for _, id := range ids {
+		// one that was being made
+		if _, err := store.Peek(context.Background(), id); err != nil && !errors.Is(err, session.ErrNotFound) {
+			w.fail("a session that is listed cannot be read: %v", err)
+		}
+	}
+	must(w.t, store.Close())
+}
+
+// history is what came of a seed.
+type history struct {
+	trace   string
+	wrong   []string
+	counts  map[string]int
+	reached map[string]int
+}
+
+// live runs the history of a seed, of so many steps.
+func live(t *testing.T, dir string, seed uint64, steps int) (h history) {
+	must(t, os.MkdirAll(filepath.Join(dir, "shadow"), 0o700))
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: dir, began: time.Now(), steps: steps,
+		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
+		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
+		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
+	}
+	for i := range clients {
+		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1)})
+	}
+	w.boot()
+	for range steps {
+		w.step()
+		if len(w.wrong) > 0 {
+			break
+		}
+	}
+	if len(w.wrong) == 0 {
+		w.settle()
+	} else {
+		w.kill(false)
+	}
+	return history{w.trace.String(), w.wrong, w.counts, w.reached}
+}
