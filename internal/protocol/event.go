@@ -220,8 +220,8 @@ type Warning struct {
 	ToSeq      uint64 `json:"to_seq,omitzero"`
 	ToolCallID string `json:"tool_call_id,omitzero"`
 	Attempt    int    `json:"attempt,omitzero" wire:"added" doc:"of provider_retry: the number of the attempt that follows, 2 for the first retry"`
-	Attempts   int    `json:"attempts,omitzero" wire:"added" doc:"of provider_retry: how many are made at most; absent: as many as some minutes allow"`
 	DelayMS    int64  `json:"delay_ms,omitzero" wire:"added" doc:"of provider_retry: how long until then"`
+	Attempts   int    `json:"attempts,omitzero" wire:"added" doc:"of provider_retry: how many are made at most; absent: as many as some minutes allow"`
 }
 
 // ErrorEvent reports something that failed.

@@ -38,6 +38,5 @@ func ExampleMux() {
 	}
 	// Output:
 	// {"v":"1","id":"a","type":"pong","payload":{"message":"pong"},"ok":true}
-	// {"v":"1","id":"b","type":"error","payload":{},"ok":false,"error":{"code":"invalid_payload","message":"mode:
-	// got \"some\", want one of \"one-at-a-time\" \"all\""}}
+	// {"v":"1","id":"b","type":"error","payload":{},"ok":false,"error":{"code":"invalid_payload","message":"mode: got \"some\", want one of \"one-at-a-time\" \"all\""}}
 }
