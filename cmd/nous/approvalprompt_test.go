@@ -151,8 +151,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: good⟨U+000A⟩ " +
-				" command: true⟨U+2028⟩x\n",
+			"Allow bash to run this? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
 			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {

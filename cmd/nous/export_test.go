@@ -106,6 +106,9 @@ func TestExportedDocuments(t *testing.T) {
 		"empty":   {SessionID: "ses-2", Assets: []protocol.AssetInfo{}, Messages: []jsontext.Value{}},
 	} {
 		for format, write := range exporters {
+			if format == "atif" { // its own test holds it against its schema
+				continue
+			}
 			var got bytes.Buffer
 			if err := write(&got, doc); err != nil {
 				t.Fatal(err)
