@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ type commandFile struct {
 // CommandsDir has the user's own commands.
 func CommandsDir(configDir string) string { return filepath.Join(configDir, "commands") }
 
-var commandNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var commandNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
 
 // Commands returns all commands, those that are nearest first, and the files that were left
 // out, each with the reason.
@@ -69,7 +70,7 @@ func (in *Instructions) Expand(written string) (text string, ok bool, err error)
 	if i := strings.IndexFunc(name, unicode.IsSpace); i >= 0 {
 		name, args = name[:i], strings.TrimSpace(name[i:])
 	}
-	if !found || !commandNames.MatchString(name) {
+	if !found || !commandNames().MatchString(name) {
 		return "", false, nil
 	}
 	for _, p := range in.commandPlaces() {
@@ -131,7 +132,7 @@ func readCommands(root, dir string) listing {
 	var names []string
 	for _, e := range list {
 		name, ok := strings.CutSuffix(e.Name(), ".md")
-		if ok && e.Type()&fs.ModeType == 0 && commandNames.MatchString(name) {
+		if ok && e.Type()&fs.ModeType == 0 && commandNames().MatchString(name) {
 			names = append(names, name)
 		}
 	}
@@ -161,14 +162,14 @@ func (in *Instructions) readCommand(root, path string) commandFile {
 	return file
 }
 
-var argumentNames = regexp.MustCompile(`\$(ARGUMENTS|[1-9])\b`)
+var argumentNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(ARGUMENTS|[1-9])\b`) })
 
 // filled is a command's text with what is written behind its name: all of it for $ARGUMENTS,
 // single words for $1 to $9, and behind the text where that names neither.
 func filled(text, args string) string {
 	words := splitWords(args)
 	named := false
-	text = argumentNames.ReplaceAllStringFunc(text, func(name string) string {
+	text = argumentNames().ReplaceAllStringFunc(text, func(name string) string {
 		named = true
 		if name == "$ARGUMENTS" {
 			return args
