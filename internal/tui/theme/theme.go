@@ -125,7 +125,7 @@ func uncoloured() Theme {
 // colours stays in front of it. A style without a background leaves the line as it is.
 func Band(style lipgloss.Style, line string, width int) string {
 	bg := style.GetBackground()
-	if _, none := bg.(lipgloss.NoColor); bg == nil || none {
+	if _, none := bg.(lipgloss.NoColor); none {
 		return line
 	}
 	begin := ansi.NewStyle().ForegroundColor(style.GetForeground()).BackgroundColor(bg).String()
