@@ -18,6 +18,7 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/mcpfile"
 	"noused/internal/protocol"
+	"noused/internal/setup"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -42,14 +43,7 @@ Without a command it lists them, as nous mcp list does.`,
 // serversFile is the user's own mcp.json, in the daemon's configuration folder.
 func serversFile() string { return filepath.Join(configDir(), mcpfile.Name) }
 
-func configDir() string {
-	base := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(base) {
-		home, _ := os.UserHomeDir() // without one the file is not found, and that is said
-		base = filepath.Join(home, ".config")
-	}
-	return filepath.Join(base, "noused")
-}
+func configDir() string { return setup.ConfigDir(os.Getenv) }
 
 func (a *app) mcpAddCommand() *cobra.Command {
 	var url string
