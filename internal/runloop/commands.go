@@ -109,7 +109,7 @@ func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, r
 // queryOrPeek is query also for a session that can only be read.
 func queryOrPeek[R any](ctx context.Context, h *Hub, id string, read func(m *machine) (R, error)) (R, error) {
 	r, err := query(ctx, h, id, read)
-	if errors.As(err, new(readOnlyError)) {
+	if errors.Is(err, session.ErrReadOnly) {
 		return peek(ctx, h, id, 0, read)
 	}
 	return r, err

@@ -319,8 +319,6 @@ func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 		return nil, nil, notFound(id)
 	case err != nil && ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
-	case errors.Is(err, session.ErrReadOnly):
-		return nil, nil, readOnlyError{cannotOpen(err)}
 	case err != nil:
 		return nil, nil, cannotOpen(err)
 	case l == nil:
@@ -381,14 +379,18 @@ func (h *Hub) evict(before time.Time) {
 	}
 }
 
-// readOnlyError says that a session can be read and not opened.
-type readOnlyError struct{ wire *protocol.Error }
+// openError says why a session cannot be opened: to a client, and to the daemon.
+type openError struct {
+	wire  *protocol.Error
+	cause error // session.ErrReadOnly, or of the operating system, for one
+}
 
-func (e readOnlyError) Error() string { return e.wire.Error() }
-func (e readOnlyError) Unwrap() error { return e.wire }
+func (e openError) Error() string   { return e.wire.Error() }
+func (e openError) Unwrap() []error { return []error{e.wire, e.cause} }
 
-func cannotOpen(err error) *protocol.Error {
-	return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
+func cannotOpen(err error) error {
+	wire := &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
+	return openError{wire, err}
 }
 
 func notFound(id string) error {

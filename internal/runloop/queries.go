@@ -44,7 +44,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		return nil, nil
 	}
 	r, err := h.request(ctx, id, func(t ticket) input { return queryIn{ticket: t, last: true, read: read} })
-	if errors.As(err, new(readOnlyError)) {
+	if errors.Is(err, session.ErrReadOnly) {
 		_, err = peek(ctx, h, id, 0, read)
 		r.seq, asks = h.env.Events.LastSeq(), nil
 	}

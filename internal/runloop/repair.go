@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"noused/internal/protocol"
@@ -96,6 +97,13 @@ func (h *Hub) resume(ctx context.Context, id string) {
 		h.update(func(s *lifecycle) { delete(s.repairs, id) })
 	case ctx.Err() == nil:
 		h.env.Fault(id, err)
+		if errors.As(err, new(syscall.Errno)) { // the disk may be well later; a damaged journal is not
+			h.update(func(s *lifecycle) {
+				if s.repairs[id] == nil {
+					s.retry(id, true, h.env.Now())
+				}
+			})
+		}
 	}
 }
 
