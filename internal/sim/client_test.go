@@ -196,6 +196,9 @@ func (c *client) replied(cmd *command, line []byte) {
 	}
 	if !r.OK {
 		w.say("%s: %s refused: %s %s", c.name, cmd.typ, r.Error.Code, r.Error.Message)
+		if id, ok := cmd.payload["approval_id"].(string); ok && r.Error.Code == "command_rejected" {
+			delete(w.open, id) // how it ended was in the journal, and was never announced
+		}
 		if r.Error.Code == "internal_error" && w.calm {
 			w.fail("%s: %s", cmd.typ, r.Error.Message)
 		}

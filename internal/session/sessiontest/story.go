@@ -210,6 +210,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "message_started":
 		return recordOf(data, func(f session.MessageStarted) {
 			s.streams = f.ID
+			s.goesOn()
 			s.happened(protocol.MessageStart{Ref: s.ref(), MessageID: f.ID, Role: "assistant"})
 		})
 	case "message":
@@ -220,6 +221,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 				s.bad("tool call %s was started twice", f.CallID)
 			}
 			s.Calls[f.CallID], s.open = true, f.CallID
+			s.goesOn()
 			s.begun(f.CallID)
 			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
 		})
@@ -395,7 +397,7 @@ func (s *Story) runEnded(f session.RunEnded) {
 		s.bad("run %s ended twice", f.RunID)
 	}
 	if f.Code == protocol.CrashLoop {
-		if s.GivenUp++; s.crashes != 3 {
+		if s.GivenUp++; s.crashes < maxCrashes { // more, where the end was torn off
 			s.bad("run %s is given up after %d crashes", f.RunID, s.crashes)
 		}
 	}
@@ -407,6 +409,16 @@ func (s *Story) runEnded(f session.RunEnded) {
 	s.Runs[f.RunID], s.Run, s.Pending, s.open = string(f.StopReason), "", nil, ""
 }
 
+// maxCrashes is how many ends of a daemon a run survives: the last of them ends it (wire-v1 §7).
+const maxCrashes = 3
+
+// goesOn is what no run does any more that has crashed the daemon that often.
+func (s *Story) goesOn() {
+	if s.crashes >= maxCrashes {
+		s.bad("run %s goes on after %d crashes", s.Run, s.crashes)
+	}
+}
+
 func (s *Story) runResumed(f session.RunResumed) {
 	switch {
 	case f.RunID != s.Run:
@@ -415,9 +427,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	case !s.parked:
 		s.crashes++
 	}
-	if s.parked = false; s.crashes > 3 {
-		s.bad("run %s was resumed after %d crashes", f.RunID, s.crashes)
-	}
+	s.parked = false
 	s.Resumed++
 	if s.interrupted = s.open; s.open != "" {
 		s.Cut++
