@@ -60,18 +60,22 @@ func (m mending) do(disk Disk, path string) error {
 	if err != nil {
 		return err
 	}
-	if is, err := f.Stat(); err != nil || !os.SameFile(is, m.of) {
+	is, err := f.Stat()
+	if err != nil || !os.SameFile(is, m.of) {
 		return errors.Join(err, f.Close())
 	}
-	err = disk.Truncate(f, m.size)
-	if err == nil && m.synced < m.size {
-		_, err = f.Seek(m.synced, io.SeekStart)
-		from := io.NewSectionReader(f, m.synced, m.size-m.synced)
-		if err == nil {
+	end := m.size
+	refused := disk.Truncate(f, m.size)
+	if refused != nil {
+		end = is.Size() // what stays must not become a hole before what the next daemon writes
+	}
+	if m.synced < end {
+		if _, err = f.Seek(m.synced, io.SeekStart); err == nil {
+			from := io.NewSectionReader(f, m.synced, end-m.synced)
 			_, err = io.CopyBuffer(onlyWriter{diskWriter{disk, f}}, from, make([]byte, 64<<10))
 		}
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(refused, err, f.Close())
 }
 
 // onlyWriter keeps io.Copy from reading into the file by itself.
@@ -84,25 +88,31 @@ func (j *Journal) mend(synced, size int64) {
 	if err != nil || m.do(j.disk, j.path) == nil || g == nil {
 		return
 	}
+	g.leave(j.path, m)
+}
+
+func (g *guard) leave(path string, m mending) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unmended == nil {
 		g.unmended = map[string]mending{}
 	}
-	g.unmended[j.path] = m
+	g.unmended[path] = m
 }
 
-// mended does what is left to do to a journal that is to be opened.
+// mended does what is left to do to a journal that is to be opened. Nobody else opens it
+// meanwhile.
 func (g *guard) mended(disk Disk, path string) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	m, left := g.unmended[path]
+	delete(g.unmended, path)
+	g.mu.Unlock()
 	if !left {
 		return nil
 	}
 	if err := m.do(disk, path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		g.leave(path, m)
 		return fmt.Errorf("what was refused cannot be taken out of %s: %w", path, err)
 	}
-	delete(g.unmended, path)
 	return nil
 }
