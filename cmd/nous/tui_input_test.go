@@ -41,7 +41,7 @@ func longTalk(t *testing.T, l look) *screen {
 	s.Paste("said before " + lines.String() + "the very end")
 	s.Press("enter")
 	s.WaitFor("the answer", func(screen string) bool {
-		return strings.Contains(screen, "the very end") && strings.Contains(screen, "(1 model call)") &&
+		return strings.Contains(screen, "the very end") && strings.Contains(screen, "(1 model") &&
 			strings.Contains(screen, "idle")
 	})
 	return s
