@@ -41,19 +41,19 @@ func Build(dir, command string) (string, error) {
 	return path, nil
 }
 
-// Main is TestMain of packages that need a noused: it is built into *dir first,
-// as *noused, and no goroutine may be left behind.
-func Main(m *testing.M, dir, noused *string) {
-	var err error
-	if *dir, err = os.MkdirTemp("", "daemontest"); err == nil {
-		*noused, err = Build(*dir, "noused")
+// Main is TestMain of packages that need a noused: it is built first, as *noused, and no
+// goroutine may be left behind.
+func Main(m *testing.M, noused *string) {
+	dir, err := os.MkdirTemp("", "daemontest")
+	if err == nil {
+		*noused, err = Build(dir, "noused")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(testenv.M{M: m}, goleak.Cleanup(func(code int) {
-		os.RemoveAll(*dir)
+		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
 }

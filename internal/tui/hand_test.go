@@ -25,9 +25,9 @@ import (
 // patience ends a wait that is in vain.
 const patience = 2 * time.Minute
 
-var binaries, noused string
+var noused string
 
-func TestMain(m *testing.M) { daemontest.Main(m, &binaries, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &noused) }
 
 func startNoused(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()

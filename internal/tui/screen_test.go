@@ -199,7 +199,7 @@ func TestOfferStartsADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("PATH", binaries+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Dir(noused)+":"+os.Getenv("PATH"))
 	t.Setenv("XDG_STATE_HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	h := use(t, filepath.Join(dir, "s"))

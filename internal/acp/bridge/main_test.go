@@ -6,10 +6,9 @@ import (
 	"noused/internal/daemontest"
 )
 
-// dir has noused, as it was built for the tests of this package.
-var dir, noused string
+var noused string
 
-func TestMain(m *testing.M) { daemontest.Main(m, &dir, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &noused) }
 
 func startDaemon(t testing.TB, config string) *daemontest.Daemon {
 	t.Helper()

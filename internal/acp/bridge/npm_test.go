@@ -16,7 +16,7 @@ import (
 // nousProgram builds nous.
 func nousProgram(t testing.TB) string {
 	t.Helper()
-	program, err := daemontest.Build(dir, "nous")
+	program, err := daemontest.Build(t.TempDir(), "nous")
 	if err != nil {
 		t.Fatal(err)
 	}
