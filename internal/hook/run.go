@@ -58,16 +58,18 @@ func (h *Hooks) Replace(own []hookfile.Hook) (before []hookfile.Hook) {
 	return before
 }
 
-// Has reports whether any hook may run there; for a project it says so where the user trusts
-// any of it. It does not block.
+// Has reports whether any hook may have a say there; for a project it says so where the user
+// trusts any of it, or where nobody can tell. It does not block.
 func (h *Hooks) Has(on, folder, tool string) bool {
-	_, trusted := h.known().folders[folder]
-	return trusted || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
+	t := h.known()
+	_, trusted := t.folders[folder]
+	return trusted || t.err != nil || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
 }
 
-// Anywhere reports whether any hook may run in some folder.
+// Anywhere is Has for some folder.
 func (h *Hooks) Anywhere(on string) bool {
-	return len(h.refresh().folders) > 0 ||
+	t := h.refresh()
+	return len(t.folders) > 0 || t.err != nil ||
 		slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return k.On == on })
 }
 
