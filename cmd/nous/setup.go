@@ -509,7 +509,8 @@ func (s *setupRun) saveModel(provider, name string) error {
 		return err
 	case st.Model.Provider != provider || st.Model.Name != name:
 		return fmt.Errorf(
-			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration",
+			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration, "+
+				"or another nous setup has chosen since",
 			s.dir, modelWord(st.Model))
 	}
 	s.println(modelWord(st.Model) +
