@@ -1,6 +1,6 @@
 // The daemon's events, over any number of connections.
 
-import { closed, connect, encode, HELLO, lines, resultOf, within } from "./wire.js";
+import { closed, connect, encode, HELLO, isObject, lines, NousedError, resultOf, within } from "./wire.js";
 
 const MISSED = "events are missing: the daemon was restarted, or no longer has them; see get_state and get_messages";
 
@@ -62,6 +62,9 @@ export class Events {
       }
       try {
         const { value } = await this.#lines.next();
+        if (!Number.isInteger(value.seq) || !isObject(value.payload)) {
+          throw new NousedError("invalid_reply", "an event has no seq or no payload");
+        }
         this.last = value.seq;
         return value;
       } catch (e) {
@@ -81,6 +84,9 @@ export class Events {
       const read = lines(conn);
       conn.write(encode("s1", "subscribe", where));
       const said = await within(HELLO, "subscribe", confirmation(read));
+      if (typeof said.gap !== "boolean" || typeof said.epoch !== "string" || !Number.isInteger(said.next_seq)) {
+        throw new NousedError("invalid_reply", "the answer to subscribe has no gap, epoch or next_seq");
+      }
       if (this.#closed) throw closed();
       Object.assign(this, { epoch: said.epoch, last: said.next_seq - 1 });
       [this.#conn, this.#lines, this.#gap] = [conn, read, said.gap];

@@ -79,11 +79,18 @@ export function encode(id, type, payload) {
 
 // resultOf is a reply's payload. An error reply is thrown.
 export function resultOf({ ok, payload, error }) {
-  if (ok && payload !== null && typeof payload === "object") return payload;
-  throw errorOf(error ?? { code: "invalid_reply", message: "the reply is neither ok nor an error" });
+  if (ok && isObject(payload)) return payload;
+  throw errorOf(error);
 }
 
-const errorOf = ({ code, message, cause }) => new NousedError(code, message, cause);
+function errorOf(error) {
+  if (typeof error?.code === "string" && typeof error.message === "string") {
+    return new NousedError(error.code, error.message, error.cause);
+  }
+  return new NousedError("invalid_reply", "the reply is neither ok nor an error");
+}
+
+export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 // lines reads a connection when it is asked to: what nobody asks for stays with the daemon.
 export async function* lines(conn) {
@@ -117,7 +124,7 @@ function decode(line) {
   } catch {
     // said below
   }
-  if (value === null || typeof value !== "object" || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw new NousedError("invalid_reply", "what listens there does not speak the protocol of noused");
   }
   return value;
@@ -197,6 +204,7 @@ export class Connection {
   }
 
   #deliver(reply) {
+    if (typeof reply.id !== "string") throw new NousedError("invalid_reply", "a reply has no id");
     let waits = this.#pending.get(reply.id);
     if (reply.id === "") { // an error about a line that could not be read: the longest
       waits = [...this.#pending.values()].sort((a, b) => b.size - a.size)[0];

@@ -311,6 +311,32 @@ func TestEndMissedIsMadeUpFromTheSession(t *testing.T) {
 	}
 }
 
+// An answer of which a part was missed is no answer, though the run's end was seen.
+func TestAnswerMissedIsMadeUpFromTheSession(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--wait": "the answer\n", "--wait=false": "the \nthe answer\n", "--json=result": `{"output":"the answer",`,
+	} {
+		got := nous(t, []string{"prompt", flag, "x"}, func(d *clienttest.Daemon) {
+			events := begin(d, "r")
+			events.Event(1, "message_start", `{"run_id":"r","message_id":"m","role":"assistant"}`)
+			events.Event(2, "message_update", delta("the "))
+			d.Stop()
+			events.Close()
+			d.Start()
+			again := d.Events()
+			defer again.Close()
+			again.Subscribed(`{"epoch":"e1","next_seq":5,"gap":true}`)
+			answer(d, "get_state", "state", `{"run_id":"r","run_state":"running","session_id":"s","last_seq":4}`)
+			again.Event(5, "agent_end", runEnd("completed"))
+			answer(d, "get_messages", "messages", `{"session_id":"s","messages":[
+				{"type":"message","role":"assistant","run_id":"r","text":"the answer","stop_reason":"end"}]}`)
+		})
+		if got.status != 0 || !strings.HasPrefix(got.out, want) {
+			t.Errorf("%s: got %+v, want %q", flag, got, want)
+		}
+	}
+}
+
 func TestEndMissedAndNotRemembered(t *testing.T) {
 	got := afterRestart(t, "0", func(d *clienttest.Daemon, _ *clienttest.Conn) {
 		answer(d, "get_messages", "messages", `{"session_id":"s","messages":[]}`)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
@@ -110,7 +112,11 @@ func (f *scriptFlags) schema() ([]byte, error) {
 	if err != nil {
 		return nil, fileError("output-schema", f.schemaFile, err)
 	}
-	if _, err := jsonschema.Compile(text); err != nil {
+	_, err = jsonschema.Compile(text)
+	if err == nil { // a member's name twice, which cannot be sent
+		err = json.Unmarshal(text, new(jsontext.Value))
+	}
+	if err != nil {
 		return nil, cmdline.Errorf("--output-schema %s: no JSON Schema: %v", f.schemaFile, err)
 	}
 	return text, nil

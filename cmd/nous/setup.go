@@ -376,11 +376,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		return fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?",
 			s.dir)
 	case row.Refused:
-		err := credentials.Forget(s.dir, provider)
-		if before := saved[provider]; before != "" {
-			err = credentials.Save(s.dir, provider, before)
-		}
-		err = errors.Join(err, s.reload())
+		err := errors.Join(credentials.TakeBack(s.dir, provider, key, saved[provider]), s.reload())
 		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
 		s.notef("the key is not kept; copy it again")
 		return errors.Join(err, &quietExit{exitNoModel})
@@ -513,7 +509,8 @@ func (s *setupRun) saveModel(provider, name string) error {
 		return err
 	case st.Model.Provider != provider || st.Model.Name != name:
 		return fmt.Errorf(
-			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration",
+			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration, "+
+				"or another nous setup has chosen since",
 			s.dir, modelWord(st.Model))
 	}
 	s.println(modelWord(st.Model) +

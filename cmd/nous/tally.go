@@ -79,7 +79,12 @@ func (t *tally) begun(ev protocol.ToolStart) {
 // unseen stands for the events of a run whose end was missed.
 func (t *tally) unseen(text string, end protocol.AgentEnd) {
 	ref := protocol.Ref{RunID: t.run, SessionID: t.session}
-	if _, follows := t.runView.(*textView); follows {
+	view := t.runView
+	if outer, ok := view.(*unaskedView); ok {
+		view = outer.runView
+	}
+	if follows, ok := view.(*textView); ok {
+		follows.endMessage()
 		t.a.println(text)
 		t.text, t.end = text, &end
 		return

@@ -36,6 +36,8 @@ type watch struct {
 	doubt   bool
 	horizon *uint64
 
+	missed bool // events of the message that is made, or of one before it
+
 	// Where events may be missed, and the run may have ended before this reader was there.
 	answered bool // an answer was shown whole
 	gone     bool // the run was not there at the last look
@@ -92,7 +94,7 @@ func (w *watch) step() (done bool, err error) {
 		return false, w.askWhetherActive()
 	}
 	if w.horizon != nil && w.feed.events.Last() >= *w.horizon {
-		return true, w.endedUnseen()
+		return true, w.endedUnseen(nil)
 	}
 	look := time.Duration(0)
 	if w.feed.first.Lacks != nil {
@@ -111,10 +113,10 @@ func (w *watch) step() (done bool, err error) {
 	}
 	switch h := h.(type) {
 	case follow.Connected:
-		w.doubt = w.doubt || h.Gap
+		w.doubt, w.missed = w.doubt || h.Gap, w.missed || h.Gap
 	case follow.Gap:
 		w.a.notef("%s", h.Message)
-		w.doubt = true
+		w.doubt, w.missed = true, true
 	case follow.Line:
 		if end := w.applyLine(h); end != nil {
 			return w.ended(end)
@@ -131,9 +133,18 @@ func (w *watch) step() (done bool, err error) {
 func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
 	if w.feed.first.Lacks != nil && end.StopReason == protocol.StopCompleted &&
 		(w.feed.events.LostAnswer() || !w.answered) {
-		return true, w.endedUnseen()
+		return true, w.endedUnseen(nil)
+	}
+	if w.lacksAnswer(*end) {
+		return true, w.endedUnseen(end)
 	}
 	return true, w.exit(*end)
+}
+
+// lacksAnswer reports that a part of the run's answer was missed, as a reader misses it that
+// is too slow. Who gets the events as they are is told that.
+func (w *watch) lacksAnswer(end protocol.AgentEnd) bool {
+	return w.missed && end.StopReason == protocol.StopCompleted && (!w.a.json || w.a.result)
 }
 
 func (w *watch) exit(end protocol.AgentEnd) error {
@@ -167,7 +178,7 @@ func (w *watch) look() (done bool, err error) {
 	case state.RunID == w.run:
 		return false, nil
 	case w.gone:
-		return true, w.endedUnseen()
+		return true, w.endedUnseen(nil)
 	}
 	w.gone = true
 	return false, nil
@@ -191,8 +202,14 @@ func (w *watch) applyLine(line follow.Line) *protocol.AgentEnd {
 	if ev.Where().RunID != w.run {
 		return nil
 	}
+	if end, ok := ev.(protocol.AgentEnd); ok && w.lacksAnswer(end) {
+		return &end // it is told when the answer is there
+	}
 	w.tally.event(ev, line.Raw)
 	w.asks.see(ev)
+	if _, begins := ev.(protocol.MessageStart); begins {
+		w.missed = false
+	}
 	if message, ok := ev.(protocol.MessageEnd); ok && message.Role == "assistant" {
 		w.answered = true
 	}
@@ -238,9 +255,9 @@ func isNoDaemon(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// endedUnseen makes up for the missed end of a run with what the session
-// remembers of it.
-func (w *watch) endedUnseen() error {
+// endedUnseen makes up for the missed answer of a run, or its missed end, which is nil then,
+// with what the session remembers of it.
+func (w *watch) endedUnseen(seen *protocol.AgentEnd) error {
 	w.a.notef("%s has ended; its last answer, from the session:", w.run)
 	c, err := w.a.dial(w.keys.hard)
 	if err != nil {
@@ -264,7 +281,12 @@ func (w *watch) endedUnseen() error {
 			}
 		}
 	}
-	end := w.endOf(last)
+	var end protocol.AgentEnd
+	if seen != nil {
+		end = *seen
+	} else {
+		end = w.endOf(last)
+	}
 	switch {
 	case text == nil:
 		return fmt.Errorf("%s is not on the session's current branch", w.run)

@@ -122,6 +122,19 @@ func TestAHookThatFails(t *testing.T) {
 	}
 }
 
+// What all hooks add to one result is bounded as what one adds is.
+func TestManyHooksSayNoMoreThanOne(t *testing.T) {
+	var tables []string
+	for range 4 {
+		tables = append(tables, shellHook("after_tool", "head -c 30000 /dev/zero | tr '\\0' b"))
+	}
+	out, warned := hooked(t, tables...).says(echoHi)
+	if n := strings.Count(out, "b"); n < 60000 || n > 64<<10 || len(warned) != 2 ||
+		!strings.Contains(warned[0], "it printed more than 64 KiB, or those before it did with it") {
+		t.Errorf("%d bytes were added, warned %q", strings.Count(out, "b"), warned)
+	}
+}
+
 // A hook may add to a text before it is accepted, or not let it in.
 func TestAHookOfPrompts(t *testing.T) {
 	d := hooked(t, shellHook("on_prompt",

@@ -67,15 +67,25 @@ func (h *Hooks) project(folder string) (list []hookfile.Hook, closed []string, e
 		return nil, record.Guards, fmt.Errorf("%s has changed since you trusted it, and its hooks do not run: nous trust "+
 			"shows them, and asks", path)
 	}
-	list, err = hookfile.ReadProject(folder, text)
-	switch {
-	case err != nil:
+	if !before {
+		return nil, nil, untrusted(path, text)
+	}
+	if list, err = hookfile.ReadProject(folder, text); err != nil {
 		return nil, record.Guards, fmt.Errorf("its hooks do not run: %w", err)
-	case len(list) > 0 && !before:
-		return nil, nil, fmt.Errorf("%s has hooks that do not run, as you have not trusted them: nous trust shows them, "+
-			"and asks", path)
 	}
 	return list, nil, nil
+}
+
+// untrusted is the error of a file that nobody trusts, nil where it has no hooks.
+func untrusted(path string, text []byte) error {
+	has, err := hookfile.Any(path, text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("its hooks do not run: %w", err)
+	case has:
+		return fmt.Errorf("%s has hooks that do not run, as you have not trusted them: nous trust shows them, and asks", path)
+	}
+	return nil
 }
 
 // Problem says why the hooks of a folder do not run, "" where they do or there are none. It

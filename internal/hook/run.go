@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxOutput = 64 << 10 // bytes that a hook may print
+	maxOutput = 64 << 10 // bytes that all hooks of a point may print, for one call or text
 	maxSaid   = 2 << 10  // of what a failure says
 	objects   = 2        // the exit status
 )
@@ -58,16 +58,18 @@ func (h *Hooks) Replace(own []hookfile.Hook) (before []hookfile.Hook) {
 	return before
 }
 
-// Has reports whether any hook may run there; for a project it says so where the user trusts
-// any of it. It does not block.
+// Has reports whether any hook may have a say there; for a project it says so where the user
+// trusts any of it, or where nobody can tell. It does not block.
 func (h *Hooks) Has(on, folder, tool string) bool {
-	_, trusted := h.known().folders[folder]
-	return trusted || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
+	t := h.known()
+	_, trusted := t.folders[folder]
+	return trusted || t.err != nil || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
 }
 
-// Anywhere reports whether any hook may run in some folder.
+// Anywhere is Has for some folder.
 func (h *Hooks) Anywhere(on string) bool {
-	return len(h.refresh().folders) > 0 ||
+	t := h.refresh()
+	return len(t.folders) > 0 || t.err != nil ||
 		slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return k.On == on })
 }
 
@@ -104,7 +106,8 @@ func (h *Hooks) Guard(ctx context.Context, inv model.Invocation) model.Verdict {
 		return model.Verdict{Decision: model.Deny, Code: model.Forbidden, Rule: "deny: hooks", Why: err.Error()}
 	}
 	for _, k := range list {
-		said, err := h.run(ctx, k, inv.Workdir, callInput(hookfile.BeforeTool, inv))
+		left := maxOutput // of a hook that lets the call pass nothing is kept
+		said, err := h.run(ctx, k, inv.Workdir, callInput(hookfile.BeforeTool, inv), &left)
 		deny := model.Verdict{Decision: model.Deny, Code: model.Forbidden, Rule: fmt.Sprintf("deny: the hook %v", k)}
 		switch {
 		case err != nil:
@@ -132,10 +135,11 @@ func (h *Hooks) AfterTool(ctx context.Context, inv model.Invocation, res model.T
 ) {
 	var problems []string
 	list, _ := h.at(hookfile.AfterTool, inv.Workdir, inv.Name)
+	left := maxOutput
 	for _, k := range list {
 		in := callInput(hookfile.AfterTool, inv)
 		in.OK, in.Result = &res.OK, &res.Text
-		said, err := h.run(ctx, k, inv.Workdir, in)
+		said, err := h.run(ctx, k, inv.Workdir, in, &left)
 		switch {
 		case err != nil:
 			problems = append(problems, failed(k, err).Error())
@@ -165,9 +169,10 @@ func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (s
 	if err != nil {
 		return "", err
 	}
+	left := maxOutput
 	for _, k := range list {
 		in := Input{On: hookfile.OnPrompt, SessionID: sessionID, Workdir: folder, Prompt: &text}
-		said, err := h.run(ctx, k, folder, in)
+		said, err := h.run(ctx, k, folder, in, &left)
 		switch {
 		case err != nil:
 			return "", failed(k, err)
@@ -184,9 +189,10 @@ func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (s
 // hooks failed.
 func (h *Hooks) OnStop(ctx context.Context, sessionID, folder, output string) (text string, problems []string) {
 	list, _ := h.at(hookfile.OnStop, folder, "")
+	left := maxOutput
 	for _, k := range list {
 		in := Input{On: hookfile.OnStop, SessionID: sessionID, Workdir: folder, Output: &output}
-		said, err := h.run(ctx, k, folder, in)
+		said, err := h.run(ctx, k, folder, in, &left)
 		switch {
 		case err != nil:
 			problems = append(problems, failed(k, err).Error())
@@ -199,7 +205,8 @@ func (h *Hooks) OnStop(ctx context.Context, sessionID, folder, output string) (t
 
 // Tell hands an event to a hook of on_event.
 func (h *Hooks) Tell(ctx context.Context, k hookfile.Hook, event []byte) error {
-	_, err := h.run(ctx, k, "", Input{On: hookfile.OnEvent, Event: event})
+	left := maxOutput
+	_, err := h.run(ctx, k, "", Input{On: hookfile.OnEvent, Event: event}, &left)
 	if err != nil {
 		return failed(k, err)
 	}
@@ -212,8 +219,9 @@ type said struct {
 	objects bool
 }
 
-// run runs a hook once. It blocks until nothing is left of it.
-func (h *Hooks) run(ctx context.Context, k hookfile.Hook, folder string, in Input) (said, error) {
+// run runs a hook once, which may print as much as is left. It blocks until nothing is left of
+// the hook.
+func (h *Hooks) run(ctx context.Context, k hookfile.Hook, folder string, in Input, left *int) (said, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.Timeout, fmt.Errorf("it took longer than its timeout of %v", k.Timeout))
 	defer cancel()
 	line, err := json.Marshal(in, jsontext.AllowInvalidUTF8(true))
@@ -226,18 +234,19 @@ func (h *Hooks) run(ctx context.Context, k hookfile.Hook, folder string, in Inpu
 	}
 	_ = p.Send(append(line, '\n')) // the first in its queue always has room
 	p.CloseInput()
-	out, err := io.ReadAll(io.LimitReader(p, maxOutput+1))
-	long := len(out) > maxOutput
+	out, err := io.ReadAll(io.LimitReader(p, int64(*left)+1))
+	long := len(out) > *left
 	if long {
 		p.Kill()
 	}
+	*left = max(0, *left-len(out))
 	exit := p.Wait()
 	text := strings.TrimSpace(strings.ToValidUTF8(string(out), "\uFFFD"))
 	switch {
 	case ctx.Err() != nil:
 		return said{}, context.Cause(ctx)
 	case long:
-		return said{}, fmt.Errorf("it printed more than %d KiB", maxOutput>>10)
+		return said{}, fmt.Errorf("it printed more than %d KiB, or those before it did with it", maxOutput>>10)
 	case err != nil && !errors.Is(err, io.EOF):
 		return said{}, err
 	case exit.OK():

@@ -73,6 +73,18 @@ func ReadProject(folder string, text []byte) ([]Hook, error) {
 	return read(filepath.Join(folder, FileName), text, folder)
 }
 
+// Any reports whether a file has tables [[hook]]. It looks no further: to say where each wrong
+// key of a stranger's file is takes seconds, and the daemon looks whenever a model is asked.
+func Any(path string, text []byte) (bool, error) {
+	var file struct {
+		Hook []struct{} `toml:"hook"`
+	}
+	if err := toml.Unmarshal(text, &file); err != nil {
+		return false, tomlfile.Problem(path, err, "")
+	}
+	return len(file.Hook) > 0, nil
+}
+
 func read(path string, text []byte, project string) ([]Hook, error) {
 	var file struct {
 		Hook []entry `toml:"hook"`

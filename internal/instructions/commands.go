@@ -86,9 +86,9 @@ func (in *Instructions) Expand(written string) (text string, ok bool, err error)
 		case file.err != nil:
 			return "", true, fmt.Errorf("%s: %w", path, file.err)
 		}
-		text = filled(file.text, args)
+		text, fits := filled(file.text, args)
 		switch {
-		case len(text) > maxTextOfOne:
+		case !fits:
 			return "", true, fmt.Errorf("/%s comes to more than %d KiB: write less behind it", name, maxTextOfOne>>10)
 		case strings.TrimSpace(text) == "":
 			return "", true, fmt.Errorf("/%s comes to an empty text: %s says nothing", name, path)
@@ -165,24 +165,28 @@ func (in *Instructions) readCommand(root, path string) commandFile {
 var argumentNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(ARGUMENTS|[1-9])\b`) })
 
 // filled is a command's text with what is written behind its name: all of it for $ARGUMENTS,
-// single words for $1 to $9, and behind the text where that names neither.
-func filled(text, args string) string {
+// single words for $1 to $9, and behind the text where that names neither. False: it comes to
+// too much, and is not made.
+func filled(text, args string) (string, bool) {
 	words := splitWords(args)
-	named := false
-	text = argumentNames().ReplaceAllStringFunc(text, func(name string) string {
+	named, put := false, 0 // bytes of args
+	full := argumentNames().ReplaceAllStringFunc(text, func(name string) string {
 		named = true
+		said := ""
 		if name == "$ARGUMENTS" {
-			return args
+			said = args
+		} else if i := int(name[1] - '1'); i < len(words) {
+			said = words[i]
 		}
-		if i := int(name[1] - '1'); i < len(words) {
-			return words[i]
+		if put += len(said); put > maxTextOfOne {
+			return ""
 		}
-		return ""
+		return said
 	})
 	if !named && args != "" {
-		text += "\n\n" + args
+		full += "\n\n" + args
 	}
-	return text
+	return full, max(put, len(full)) <= maxTextOfOne
 }
 
 // splitWords are the words of a text; what is between quotes is one.

@@ -3,6 +3,7 @@ package instructions
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -85,6 +86,21 @@ func TestCommandsOfFiles(t *testing.T) {
 		if text != want {
 			t.Errorf("%.40q: got %.80q, want %q", written, text, want)
 		}
+	}
+}
+
+// A file that names its arguments very often is refused before its text is made.
+func TestACommandThatComesToFarTooMuch(t *testing.T) {
+	in, _ := library(t, map[string]string{"repo/.noused/commands/bomb.md": strings.Repeat("$1 ", maxCommand/3)})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := in.Expand("/bomb " + strings.Repeat("y", maxTextOfOne/8))
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "comes to more than 256 KiB") {
+		t.Errorf("got %v", err)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 64<<20 {
+		t.Errorf("it took %d MiB", made>>20)
 	}
 }
 

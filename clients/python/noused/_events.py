@@ -93,6 +93,8 @@ class AsyncEvents:
                 return self._missed()
             try:
                 event: Any = await self._lines.next()  # type: ignore[union-attr]
+                if not (isinstance(event.get("seq"), int) and isinstance(event.get("payload"), dict)):
+                    raise Error("invalid_reply", "an event has no seq or no payload")
             except Error as e:
                 self._hang_up()
                 if e.code != "connection_lost" or self.closed:
@@ -115,7 +117,11 @@ class AsyncEvents:
                 await asyncio.get_running_loop().sock_sendall(sock, encode("s1", "subscribe", where))
                 while (reply := await lines.next()).get("id") not in ("s1", ""):
                     pass  # what came before is in what was asked for
-            said = result(reply)
+            match result(reply):
+                case {"gap": bool(gap), "epoch": str(epoch), "next_seq": int(following)}:
+                    pass
+                case _:
+                    raise Error("invalid_reply", "the answer to subscribe has no gap, epoch or next_seq")
         except BaseException as e:
             sock.close()
             if isinstance(e, TimeoutError):
@@ -123,8 +129,8 @@ class AsyncEvents:
             if isinstance(e, OSError):
                 raise Error("connection_lost", f"connection to the daemon lost ({e.strerror})") from None
             raise
-        self._sock, self._lines, self._gap = sock, lines, said["gap"]
-        self.epoch, self.last = said["epoch"], said["next_seq"] - 1
+        self._sock, self._lines, self._gap = sock, lines, gap
+        self.epoch, self.last = epoch, following - 1
 
     def _missed(self) -> Event:
         message = "events are missing: the daemon was restarted, or no longer has them; see get_state and get_messages"

@@ -90,12 +90,14 @@ def result(reply: dict[str, Any]) -> dict[str, Any]:
     """A reply's payload. An error reply is raised."""
     if reply.get("ok") and isinstance(reply.get("payload"), dict):
         return reply["payload"]
-    error = reply.get("error") or {"code": "invalid_reply", "message": "the reply is neither ok nor an error"}
-    raise _error(error)
+    raise _error(reply.get("error"))
 
 
-def _error(error: dict[str, str]) -> Error:
-    return Error(error["code"], error["message"], error.get("cause", ""))
+def _error(error: Any) -> Error:
+    match error:
+        case {"code": str(code), "message": str(message)}:
+            return Error(code, message, str(error.get("cause", "")))
+    return Error("invalid_reply", "the reply is neither ok nor an error")
 
 
 class Lines:
@@ -199,6 +201,8 @@ class Connection:
 
     def _deliver(self, reply: dict[str, Any]) -> None:
         id = reply.get("id")
+        if not isinstance(id, str):
+            raise Error("invalid_reply", "a reply has no id")
         if id == "":  # an error about a line that could not be read: the longest
             id = max(self._pending, key=lambda id: self._pending[id][0], default=None)
         if waits := self._pending.get(id or ""):

@@ -335,6 +335,10 @@ class Async(unittest.IsolatedAsyncioTestCase):
         for said, code in (
             (b"HTTP/1.1 400 Bad Request\r\n", "invalid_reply"),
             (b"[]\n", "invalid_reply"),
+            (b'{"id":"c1","ok":false,"error":"x"}\n', "invalid_reply"),
+            (b'{"id":"c1","ok":false,"error":{"code":[1],"message":{}}}\n', "invalid_reply"),
+            (b'{"id":[1],"ok":true,"payload":{}}\n', "invalid_reply"),
+            (b'{"id":"c7","error":5}\n', "invalid_reply"),
             (b"", "connection_lost"),
             (b'{"id":"","ok":false,"error":{"code":"internal_error","message":"full"}}\n', "internal_error"),
         ):
@@ -349,6 +353,27 @@ class Async(unittest.IsolatedAsyncioTestCase):
                     with self.subTest(said), self.assertRaises(noused.Error) as failed:
                         await client.call("ping")
             self.assertEqual(failed.exception.code, code)
+
+    async def test_events_that_are_none_are_said_so(self):
+        subscribed = b'{"id":"s1","ok":true,"payload":{"gap":false,"epoch":"e","next_seq":5}}\n'
+        for said in (
+            b'{"id":"s1","ok":true,"payload":{}}\n',
+            subscribed.replace(b"5", b'"5"'),
+            subscribed + b'{"seq":"5","payload":{}}\n',
+            subscribed + b'{"seq":5}\n',
+        ):
+            async def answer(reader, writer):
+                await reader.readline()
+                writer.write(said)
+                writer.close()
+
+            path = os.path.join(self.daemon.dir, "other")
+            async with await asyncio.start_unix_server(answer, path + ".events"):
+                async with noused.AsyncClient(path) as client:
+                    with self.subTest(said), self.assertRaises(noused.Error) as failed:
+                        async with client.events() as events:
+                            await anext(events)
+            self.assertEqual(failed.exception.code, "invalid_reply")
 
     async def test_a_socket_that_others_could_replace_is_not_trusted(self):
         folder = os.path.join(self.daemon.dir, "open")

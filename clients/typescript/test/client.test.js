@@ -240,6 +240,11 @@ test("what is no daemon is said so", async (t) => {
   for (const [said, wanted] of [
     ["HTTP/1.1 400 Bad Request\r\n", "invalid_reply"],
     ["[]\n", "invalid_reply"],
+    ['{"id":"c1","ok":false,"error":"x"}\n', "invalid_reply"],
+    ['{"id":"c1","ok":false,"error":{"code":[1],"message":{}}}\n', "invalid_reply"],
+    ['{"id":"c1","ok":true,"payload":[]}\n', "invalid_reply"],
+    ['{"id":[1],"ok":true,"payload":{}}\n', "invalid_reply"],
+    ['{"id":"c7","error":5}\n', "invalid_reply"],
     ["", "connection_lost"],
     ['{"id":"","ok":false,"error":{"code":"internal_error","message":"full"}}\n', "internal_error"],
   ]) {
@@ -257,6 +262,24 @@ test("what is no daemon is said so", async (t) => {
   await once(server, "listening");
   await assert.rejects(opened(t, { socket: path.join(open, "s") }).call("ping"), /others may write to .*mode 777/);
   server.close();
+});
+
+test("events that are none are said so", async (t) => {
+  const daemon = await Daemon.start(t);
+  const subscribed = '{"id":"s1","ok":true,"payload":{"gap":false,"epoch":"e","next_seq":5}}\n';
+  for (const said of [
+    '{"id":"s1","ok":true,"payload":{}}\n',
+    subscribed.replace("5", '"5"'),
+    subscribed + '{"seq":"5","payload":{}}\n',
+    subscribed + '{"seq":5}\n',
+  ]) {
+    const server = net.createServer((conn) => conn.once("data", () => conn.end(said)));
+    const socket = path.join(daemon.dir, "other");
+    server.listen(socket + ".events");
+    await once(server, "listening");
+    await assert.rejects(opened(t, { socket }).events().next(), code("invalid_reply"));
+    server.close();
+  }
 });
 
 test("the default socket", () => {

@@ -111,6 +111,20 @@ func Save(configDir, provider, key string) error {
 	return change(configDir, func(keys map[string]string) { keys[provider] = key })
 }
 
+// TakeBack puts the key that was saved before a wrong one in its place again, "" for none. It
+// leaves one alone that somebody has saved since.
+func TakeBack(configDir, provider, wrong, before string) error {
+	return change(configDir, func(keys map[string]string) {
+		switch {
+		case keys[provider] != wrong:
+		case before == "":
+			delete(keys, provider)
+		default:
+			keys[provider] = before
+		}
+	})
+}
+
 // Forget is Save for a key that is not to be kept any more.
 func Forget(configDir, provider string) error {
 	return change(configDir, func(keys map[string]string) { delete(keys, provider) })

@@ -182,3 +182,22 @@ func TestALeftoverOfACrashGoes(t *testing.T) {
 		t.Errorf("got %v, %v", keys, err)
 	}
 }
+
+// A wrong key goes, and the one before it comes back; one that another login has saved since
+// stays.
+func TestAWrongKeyIsTakenBack(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ now, before, want string }{
+		{"wrong", "", ""}, {"wrong", "older", "older"}, {"newer", "older", "newer"}, {"newer", "", "newer"},
+	} {
+		if err := Save(dir, "p", c.now); err != nil {
+			t.Fatal(err)
+		}
+		if err := TakeBack(dir, "p", "wrong", c.before); err != nil {
+			t.Fatal(err)
+		}
+		if keys, err := Read(dir); keys["p"] != c.want || err != nil {
+			t.Errorf("of %+v %q is left, %v", c, keys["p"], err)
+		}
+	}
+}

@@ -20,7 +20,7 @@ const (
 	maxWait     = time.Minute      // of our own
 	patience    = 5 * time.Minute  // of all waits for a provider that has too much to do, or says how long
 	leastWait   = 5 * time.Second  // after maxRetries, whatever the provider says
-	refusalTime = 10 * time.Second // the longest silence in the body of an error
+	refusalTime = 10 * time.Second // for the body of an error
 )
 
 // stream posts the body of a request to the path below the base URL, and yields what
@@ -185,7 +185,7 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 	defer func() { cancel(nil); _ = resp.Body.Close() }()
 	in := &answer{in: resp.Body, silence: quiet, left: maxStream}
 	if resp.StatusCode != http.StatusOK || !streams(resp.Header) {
-		quiet.limit = min(quiet.limit, refusalTime)
+		defer time.AfterFunc(refusalTime, func() { cancel(nil) }).Stop()
 		return refusal(resp, in, time.Now())
 	}
 	for d, err := range decode(in.events(ctx, a.keep, whole(resp)), a.keep) {

@@ -189,6 +189,13 @@ func TestSilence(t *testing.T) {
 				write(w, "because")
 				until(r)
 			}, "", "400 Bad Request: because", 10 * time.Second},
+			"an error page in a slow drip": {func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(400)
+				for range 1000 {
+					write(w, "x")
+					time.Sleep(9 * time.Second)
+				}
+			}, "", "400 Bad Request: xx", 10 * time.Second},
 			"a slow drip": {func(w http.ResponseWriter, r *http.Request) {
 				stream := d.start + d.text("so") + d.finish("stop")
 				for i := 0; i < len(stream); i += 50 {
