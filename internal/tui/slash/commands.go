@@ -84,7 +84,7 @@ var Commands = []Command{
 	},
 	{
 		Name: "model", Args: "[NAME [SERVER] | default | probe]",
-		About: "the model that answers in this session; probe asks servers for theirs", Takes: "model", First: true,
+		About: "the model of this session alone; nous model sets the default of all, probe asks servers for theirs", Takes: "model", First: true,
 		Run: ChooseModel,
 	},
 	{
