@@ -93,7 +93,7 @@ func TestOneLineCountsDownToTheNextTry(t *testing.T) {
 	for _, left := range []string{"3", "2", "1"} {
 		s.Wait("retrying in " + left + " s (2 of ")
 		if n := strings.Count(s.Screen(), "retrying"); n != 1 {
-			t.Errorf("%d lines tell of a retry:\n%s", n, s.Screen())
+			t.Errorf("%d lines are about a retry:\n%s", n, s.Screen())
 		}
 	}
 	s.Wait("Here is the answer.")
