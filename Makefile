@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim soak editors long memory conformance generate catalogue install uninstall dist dist-check clean
+.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim soak editors long memory conformance pictures generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ memory: ## what the daemon takes at most, for docs/performance.md (needs 2 GB of
 
 conformance: ## the official conformance suite for MCP clients, from npm (CONFORMANCE=version); it needs a network
 	@scripts/conformance
+
+pictures: ## write the pictures of the screen in docs anew
+	NOUS_PICTURES=$(CURDIR)/docs go test -count=1 -run TestPictures ./cmd/nous
 
 generate: ## write the generated documents anew
 	go generate ./...

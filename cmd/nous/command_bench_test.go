@@ -42,7 +42,7 @@ func BenchmarkCommand(b *testing.B) {
 	d := daemontest.Start(b, program(b, "noused"), "")
 	raw := takes{dial, d.Dir, d.Env()}
 	nous := takes{program(b, "nous"), d.Dir, d.Env()}
-	for _, args := range [][]string{{"ping"}, {"prompt", "hello"}} {
+	for _, args := range [][]string{{"ping"}, {"statusline"}, {"prompt", "hello"}} {
 		b.Run(args[0], func(b *testing.B) {
 			var took, least []time.Duration
 			for b.Loop() {

@@ -33,8 +33,21 @@ func (a *app) doctorCommand() *cobra.Command {
 
 With --host it checks what nous --host needs: whether ssh gets there and finds nous,
 whether the versions are the same, whether the daemon stays when you log out there, and
-whether the clocks agree.`
+whether the clocks agree. Within tmux it looks at the options that the screen needs.`
 	cmd.Example = "  nous doctor\n  nous doctor --host box"
+	check := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		names, _ := hostOf(args)
+		if len(names) > 0 || ofFleet(args) || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+			return err
+		}
+		a.json = slices.Contains(args, "--json")
+		for _, f := range examineTmux(cmd.Context()) {
+			a.printFinding(f)
+		}
+		return err
+	}
 	return cmd
 }
 

@@ -73,7 +73,13 @@ func pictureModel(t *testing.T) string {
 			t.Error(err)
 		}
 		step := pictureStep{text: "Nothing yet."}
-		if strings.Contains(string(body), "now and then") {
+		switch {
+		case strings.Contains(string(body), "Publish"):
+			step = pictureStep{
+				text: "The tag is made. It has to go to the server.", tool: "bash",
+				args: `{"command":"git push origin v0.9.0","outside_sandbox":true,"reason":"the sandbox has no keys of ssh"}`,
+			}
+		case strings.Contains(string(body), "now and then"):
 			step = pictureSteps[min(strings.Count(string(body), `"role":"tool"`), len(pictureSteps)-1)]
 		}
 		fmt.Fprint(w, modeltest.Events(step.events(len(body)/4)...))
@@ -105,33 +111,36 @@ func (s pictureStep) events(in int) []string {
 	return []string{choice(delta, nil), choice(map[string]any{}, why), "[DONE]"}
 }
 
-// The pictures of docs/ are of a real session; NOUS_PICTURES=docs writes them.
+// The pictures of docs/ are of a real session; make pictures writes them.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("NOUS_PICTURES")
 	if dir == "" {
 		t.Skip("NOUS_PICTURES says where to write them")
 	}
 	t.Setenv("PICTURE_KEY", "none")
-	home := t.TempDir()
-	for name, text := range map[string]string{"queue.go": pictureQueue, "check": pictureCheck} {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
 	config := fmt.Sprintf(
 		"[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n",
 		pictureModel(t))
-	d := daemontest.New(t, program(t, "noused"), config, "--workdir", home)
+	d := daemontest.New(t, program(t, "noused"), config)
+	for name, text := range map[string]string{"queue.go": pictureQueue, "check": pictureCheck} {
+		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d.Start()
-	picture := func(s *screen, name string) {
+	picture := func(s picturedScreen, name string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(s.SVG()), 0o600); err != nil {
+		if s.light {
+			name += "-light"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(s.SVG()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l := look{cols: 92, rows: 50, env: []string{"COLORTERM=truecolor"}}
-	s := openScreen(t, d, l)
-	for _, other := range []string{"Release notes", "Slow start on old disks"} {
+	dark := picturedScreen{openScreen(t, d, l), false}
+	s := dark.screen
+	for _, other := range []string{"Slow start on old disks", "Weekly report"} {
 		s.say("/new " + other)
 		s.Wait("· " + other)
 		s.say("What do we know about it?")
@@ -143,15 +152,44 @@ func TestPictures(t *testing.T) {
 	s.Wait("runs of TestTake pass", "(1 model call)", "idle")
 	s.WaitFor("what was used", filled) // it is asked for a moment later
 	s.Press("ctrl+l")                  // nothing is said by the way
-	picture(s, "tui-conversation")
-	s.Press("ctrl+r")
-	s.Wait("Sessions", "Release notes", "assistant:")
-	picture(s, "tui-sessions")
+	picture(dark, "tui-conversation")
 	l.light = true
-	light := openScreen(t, d, l)
+	light := picturedScreen{openScreen(t, d, l), true}
 	light.Wait("runs of TestTake pass")
 	light.WaitFor("what was used", filled)
-	picture(light, "tui-light")
+	picture(light, "tui-conversation")
+
+	s.say("/new Release 0.9")
+	s.Wait("· Release 0.9")
+	s.say("Publish the release.")
+	s.Wait("Allow bash to run OUTSIDE", "git push origin")
+	s.Press("ctrl+l")
+	picture(dark, "tui-approval")
+	light.Press("ctrl+r")
+	light.Wait("Sessions", "Release 0.9")
+	light.Type("Release 0.9\r")
+	light.Wait("Allow bash to run OUTSIDE", "git push origin")
+	light.Press("ctrl+l")
+	picture(light, "tui-approval")
+	for _, s := range []picturedScreen{dark, light} {
+		s.Type(keyF4)
+		s.Wait("Weekly report", "Slow start on old disks", "Release 0.9")
+		picture(s, "tui-board")
+	}
+	fresh := daemontest.New(t, program(t, "noused"), "[model]\n# provider = none\n")
+	fresh.Modelless = true
+	fresh.Start()
+	for _, l := range []look{{cols: 92, rows: 20, env: l.env}, {cols: 92, rows: 20, env: l.env, light: true}} {
+		s := picturedScreen{openScreen(t, fresh, l), l.light}
+		s.Wait("No model is chosen yet")
+		picture(s, "tui-first")
+	}
+}
+
+// picturedScreen is a screen of a dark or a light terminal.
+type picturedScreen struct {
+	*screen
+	light bool
 }
 
 func filled(screen string) bool {

@@ -8,6 +8,7 @@ import (
 )
 
 const (
+	keyF4 = "\x1bOS"
 	keyF5 = "\x1b[15~"
 	keyF6 = "\x1b[17~"
 )

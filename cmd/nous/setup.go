@@ -121,9 +121,9 @@ func (a *app) logoutCommand() *cobra.Command {
 func (a *app) modelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "model [PROVIDER/NAME]",
-		Short: "Show or choose the model that answers where a session has chosen none",
+		Short: "Show or choose the default model, which answers where a session has chosen none",
 		Long: `Show the daemon's model, or choose another. Sessions that a model has answered keep
-it: nous set-model changes that of one session.`,
+it: nous set-model, or /model on the screen, changes that of one session.`,
 		Example:           "  nous model anthropic/claude-opus-5-5",
 		Args:              cmdline.Wants(0, 1, "PROVIDER/NAME, or nothing"),
 		ValidArgsFunction: a.modelNames,

@@ -225,6 +225,31 @@ func (m *model) progress() *tea.ProgressBar {
 	return nil
 }
 
+// programStatus is what a terminal that takes it shows of the session (OSC 7501): nil is nothing.
+func (m *model) programStatus() *tea.ProgramStatus {
+	if !m.showsStatus || m.offline != nil || !m.known {
+		return nil
+	}
+	s := tea.ProgramStatus{App: "nous", State: tea.ProgramStateIdle}
+	switch {
+	case m.approval.ID() != "":
+		s.State, s.Kind = tea.ProgramStateBlocked, tea.ProgramStatusKindPermission
+	case m.running():
+		s.State = tea.ProgramStateWorking
+	case m.failure() != nil:
+		s.State = tea.ProgramStateError
+	}
+	return &s
+}
+
+// leftBehind gives the terminal its title back, and takes the status away.
+func (m *model) leftBehind() string {
+	if m.showsStatus {
+		return popTitle + ansi.ClearProgramStatus
+	}
+	return popTitle
+}
+
 // titleState is what the session does, in the window's title.
 func (m *model) titleState() string {
 	switch {

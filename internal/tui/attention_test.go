@@ -241,3 +241,28 @@ func TestARunThatEndsElsewhereRings(t *testing.T) {
 		t.Errorf("got %q", h.rung())
 	}
 }
+
+// A terminal that says that it takes OSC 7501 is told what the session does; any other is told
+// nothing.
+func TestTheTerminalThatAsksForItIsToldTheStatus(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	release := h.held(d.Dir)
+	if s := h.View().ProgramStatus; s != nil {
+		t.Errorf("a terminal that has not answered is told %+v", s)
+	}
+	h.send(tea.ProgramStatusSupportMsg{})
+	if s := h.View().ProgramStatus; s == nil || s.State != tea.ProgramStateWorking || s.App != "nous" {
+		t.Errorf("got %+v of a run", s)
+	}
+	release()
+	h.until("the end of the run", func() bool { return !h.running() })
+	if s := h.View().ProgramStatus; s == nil || s.State != tea.ProgramStateIdle {
+		t.Errorf("got %+v after it", s)
+	}
+	d.Kill()
+	h.until("no connection", func() bool { return h.offline != nil })
+	if s := h.View().ProgramStatus; s != nil {
+		t.Errorf("without a daemon the terminal is told %+v", s)
+	}
+}

@@ -211,6 +211,10 @@ func (m *model) enter() tea.Cmd {
 		if m.first() {
 			return m.setUp()
 		}
+		if u, why := m.secondTry(); why != nil {
+			m.submit(u)
+			m.talk.End()
+		}
 		return nil
 	}
 	if m.approval.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
@@ -398,7 +402,8 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 	}
 	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
 	if strings.HasPrefix(c.Name, "bash") {
-		f = m.stoppable(f)
+		f = m.stoppable(f, m.talk.Aside("$ "+arg))
+		m.talk.End()
 	}
 	m.do(c.Name, f)
 	return nil
@@ -413,13 +418,15 @@ func (m *model) choosesHost(c *slash.Command, arg string) bool {
 // action is what a command does.
 type action func(context.Context, slash.Place) slash.Outcome
 
-// stoppable is a job that Esc ends.
-func (m *model) stoppable(f action) action {
+// stoppable is a job that Esc ends, and that an Aside stands for meanwhile.
+func (m *model) stoppable(f action, aside string) action {
 	shell, end := context.WithCancel(m.jobs.Ctx)
 	m.endShell = end
 	return func(_ context.Context, p slash.Place) slash.Outcome {
 		defer end()
-		return f(shell, p)
+		o := f(shell, p)
+		o.Aside = aside
+		return o
 	}
 }
 

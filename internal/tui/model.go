@@ -111,6 +111,7 @@ type device struct {
 	reports    bool        // it says so
 
 	showsProgress bool // it takes OSC 9;4
+	showsStatus   bool // it has said that it takes OSC 7501
 }
 
 // daemonView is what the daemon said that is shown, and what is known of it.
@@ -195,7 +196,7 @@ func (m *model) Init() tea.Cmd {
 	if m.opts.Board {
 		m.openBoard()
 	}
-	return m.askBackground()
+	return tea.Sequence(tea.RequestProgramStatusSupport, m.askBackground()) // so is the last answer the background's
 }
 
 // listen ends with the program, or with the link. While events stream it takes

@@ -123,6 +123,9 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.talk.Notice("error", slash.Describe(o.Err))
 		m.talk.End()
 	}
+	if o.Aside != "" && (o.Err != nil || !o.Stays) { // the conversation says it, or a note
+		m.talk.Amend(o.Aside, "")
+	}
 	if o.Edit != nil && o.Edit.Session == m.state.SessionID {
 		m.rewrite = o.Edit
 	}
@@ -143,7 +146,7 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 			m.notices = append(m.notices, o.Info)
 		}
 	case o.Stays:
-		m.talk.Aside(o.Info)
+		m.talk.Amend(o.Aside, o.Info)
 		m.talk.End()
 	case o.Info != "":
 		m.talk.Notice("info", o.Info)
@@ -212,6 +215,25 @@ func (ob *outbox) submit(u slash.Unsent) {
 	}
 	ob.unsent = append(ob.unsent, u)
 	ob.sendNext()
+}
+
+// secondTry is what tries the run again that the model's provider has failed: the text that it
+// had nothing for, with its images, or a word to go on with the work that was begun. Why is nil
+// where there is nothing to try.
+func (m *model) secondTry() (u slash.Unsent, why *protocol.RunError) {
+	if !m.known || m.offline != nil || m.running() || m.approval.ID() != "" || len(m.unsent)+len(m.working) > 0 ||
+		m.rewrite != nil || len(m.input.Images) > 0 {
+		return u, nil
+	}
+	said, why := m.talk.Failed()
+	if said == nil {
+		return slash.Unsent{Text: "Continue."}, why
+	}
+	u.Text = said.Text.String()
+	for _, a := range said.Attachments {
+		u.Images = append(u.Images, slash.Image{Path: a.Path, Name: a.Name})
+	}
+	return u, why
 }
 
 func (ob *outbox) sendNext() {

@@ -149,3 +149,26 @@ func TestAnOlderCoreKeepsNoShellLine(t *testing.T) {
 			strings.Contains(screen, unwrapped("has no tool bash"))
 	})
 }
+
+// A line for the shell stands where it was typed: at once, and with its output although
+// something else was said meanwhile.
+func TestAShellLineStandsWhereItWasTyped(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	d.Fifo("gate")
+	h.write("!!cat gate; echo after $((40+2))")
+	h.press("enter")
+	h.sees("$ cat gate; echo after")
+	h.write("said beside it")
+	h.press("enter")
+	h.until("the answer", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
+	d.Write("gate", "let through\n")
+	h.sees("let through", "after 42")
+	screen := h.screen()
+	if line, said := strings.Index(screen, "after 42"), strings.Index(screen, "said beside it"); line > said {
+		t.Errorf("the line stands after what was said later:\n%s", screen)
+	}
+	if n := strings.Count(screen, "$ cat gate"); n != 1 {
+		t.Errorf("the line stands there %d times:\n%s", n, screen)
+	}
+}

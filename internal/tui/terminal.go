@@ -121,7 +121,7 @@ func (m *model) suspend() tea.Cmd {
 	return terminal.Release(func() {
 		m.stops.Ignore() // the end of this stop is no news
 		defer m.stops.Watch()
-		m.titled(popTitle)
+		m.titled(m.leftBehind())
 		m.forgetInput()
 		terminal.Stop()
 		m.titled(pushTitle)
@@ -170,6 +170,8 @@ func (m *model) updateTerminal(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 		cmd = m.backgroundAnswered()
 	case noBackground:
 		cmd = m.backgroundAnswered()
+	case tea.ProgramStatusSupportMsg:
+		m.showsStatus = true
 	case tea.ColorProfileMsg:
 		m.setProfile(msg.Profile)
 	case terminal.Stopped:

@@ -140,7 +140,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	})
 	m.titled(pushTitle)
 	_, err := program.Run()
-	m.titled(popTitle)
+	m.titled(m.leftBehind())
 	cancel()
 	m.jobs.WG.Wait()
 	switch crash := cmp.Or(m.crash, m.none); {

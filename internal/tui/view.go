@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"noused/internal/protocol"
 	"noused/internal/tui/composer"
 
 	tea "charm.land/bubbletea/v2"
@@ -27,7 +28,7 @@ func (m *model) View() tea.View {
 	v := tea.NewView("")
 	v.AltScreen, v.ReportFocus = true, true
 	v.WindowTitle = m.windowTitle()
-	v.ProgressBar = m.progress()
+	v.ProgressBar, v.ProgramStatus = m.progress(), m.programStatus()
 	if m.mouse {
 		v.MouseMode = tea.MouseModeCellMotion
 	}
@@ -186,12 +187,24 @@ func (m *model) banner() string {
 			m.keyed("stop", "leaves all as it is"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message"))
+	case m.input.Empty() && m.failure() != nil:
+		offer := m.keyed("send", "tries it again")
+		if m.failure().Code == protocol.KeyRefused && len(m.opts.SetUp) > 0 {
+			offer = "nous login " + cell.Line(m.state.Model.Provider, 40) + " saves another key; " + offer
+		}
+		return m.theme.Accent.Render(offer)
 	case m.known && m.offline != nil && m.offline.NoDaemon:
 		return m.theme.Warn.Render("the daemon is gone; /start starts one, nous connects by itself")
 	case m.known && m.offline != nil:
 		return m.theme.Warn.Render("connection lost: " + cell.Line(m.offline.Err.Error(), 300))
 	}
 	return ""
+}
+
+// failure is why the run failed that can be tried again, or nil.
+func (m *model) failure() *protocol.RunError {
+	_, why := m.secondTry()
+	return why
 }
 
 // queueLines are the texts that wait, and how to get them back: the wire takes

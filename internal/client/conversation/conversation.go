@@ -153,12 +153,24 @@ func (c *Conversation) SetLastRun(last protocol.LastRun) {
 	}
 }
 
-// Aside adds a text of the client's own. It is there until the next Load.
-func (c *Conversation) Aside(text string) {
+// Aside adds a text of the client's own, and returns its key. It is there until the next Load.
+func (c *Conversation) Aside(text string) (key string) {
 	c.asides++
 	e := &Entry{Kind: Aside, Key: fmt.Sprint("n:", c.asides)}
 	e.Text.Add(text)
 	c.insert(e, nil)
+	return e.Key
+}
+
+// Amend gives an Aside another text, and tells whether it is still there.
+func (c *Conversation) Amend(key, text string) (there bool) {
+	e := c.known[key]
+	if e == nil || e.Kind != Aside {
+		return false
+	}
+	e.Text.set(text)
+	c.changed(e)
+	return true
 }
 
 func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string]*Entry) {

@@ -84,8 +84,8 @@ var Commands = []Command{
 	},
 	{
 		Name: "model", Args: "[NAME [SERVER] | default | probe]",
-		About: "the model that answers in this session; probe asks servers for theirs", Takes: "model", First: true,
-		Run: ChooseModel,
+		About: "the model of this session alone; nous model sets the default of all, probe asks servers for theirs",
+		Takes: "model", First: true, Run: ChooseModel,
 	},
 	{
 		Name: "image", Args: "PATH | none", About: "show an image with the next text", Takes: "path", must: true, Local: true,

@@ -47,9 +47,17 @@ func (t *Transcript) Notice(kind, text string) {
 	t.notes = t.notes[max(len(t.notes)-maxKept, 0):]
 }
 
-// Aside adds a text of the client's own to the conversation of this screen. It is
-// there until the conversation is loaded anew.
-func (t *Transcript) Aside(text string) { t.talk.Aside(text) }
+// Aside adds a text of the client's own to the conversation of this screen, and returns its
+// key. It is there until the conversation is loaded anew.
+func (t *Transcript) Aside(text string) (key string) { return t.talk.Aside(text) }
+
+// Amend gives an Aside another text, where it stands. One that is not there any more is added
+// again, unless the text is "".
+func (t *Transcript) Amend(key, text string) {
+	if !t.talk.Amend(key, text) && text != "" {
+		t.talk.Aside(text)
+	}
+}
 
 // retries keeps one note of the retries of a request, which counts down to the next.
 func (t *Transcript) retries(w protocol.Warning, at time.Time) {

@@ -13,10 +13,12 @@
 package transcript
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"noused/internal/client/conversation"
+	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/theme"
 )
@@ -403,4 +405,25 @@ func (t *Transcript) prune() {
 	}
 	clear(t.cached[len(kept):])
 	t.cached = kept
+}
+
+// Failed is why the model's provider failed the run that the conversation ends with, nil where it
+// did not, and the text that the run had nothing for: nil where the model had begun its work.
+func (t *Transcript) Failed() (said *conversation.Entry, why *protocol.RunError) {
+	for _, e := range slices.Backward(t.talk.Entries()) {
+		switch {
+		case e.Kind == conversation.Aside:
+		case why == nil:
+			if e.Kind != conversation.RunEnd || e.End.Err == nil ||
+				e.End.Err.Code != protocol.ProviderError && e.End.Err.Code != protocol.KeyRefused {
+				return nil, nil
+			}
+			why = e.End.Err
+		case e.Kind == conversation.User:
+			return e, why
+		case e.Kind != conversation.Thinking && (e.Kind != conversation.Assistant || e.StopReason != protocol.StopError):
+			return nil, why
+		}
+	}
+	return nil, why
 }
