@@ -63,7 +63,8 @@ func (h *Hooks) Replace(own []hookfile.Hook) (before []hookfile.Hook) {
 func (h *Hooks) Has(on, folder, tool string) bool {
 	t := h.known()
 	_, trusted := t.folders[folder]
-	return trusted || t.err != nil || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
+	return trusted || t.err != nil ||
+		slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
 }
 
 // Anywhere is Has for some folder.

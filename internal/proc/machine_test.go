@@ -273,8 +273,14 @@ func TestAToolReadsNoTerminal(t *testing.T) {
 	})
 }
 
-// Of the machine's devices there are those that keep nothing.
+// Of the machine's devices there are those that keep nothing, with the permissions that they have outside.
 func TestOtherDevicesAreNotThere(t *testing.T) {
+	var writable []string // some containers let only root write to /dev/zero
+	for _, device := range devices {
+		if unix.Access(device, unix.W_OK) == nil {
+			writable = append(writable, device)
+		}
+	}
 	inBoth(t, func(t *testing.T, set func(*jail) *jail, _ bool) {
 		j := set(imprison(t))
 		var others []string
@@ -294,7 +300,7 @@ func TestOtherDevicesAreNotThere(t *testing.T) {
 		})
 		j.none("open", append(others, "/proc/kcore")...)
 		j.all("open", devices...)
-		j.all("openwrite", devices...)
+		j.all("openwrite", writable...)
 		if exit,
 			said := j.run(
 			`echo x | cat /dev/stdin >/dev/stdout && echo y >/dev/fd/2 && sh -c 'cat <&3' 3</etc/passwd >/dev/null && head -c 9 /dev/urandom | wc -c`); !exit.OK() || !strings.Contains(said, "x\n9") {
