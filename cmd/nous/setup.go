@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"unicode"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/plain"
@@ -175,6 +174,8 @@ type setupRun struct {
 	dir    string // of the daemon's configuration
 	in     *bufio.Reader
 	models []protocol.ListedModel // as of the last look, the servers asked
+
+	untried bool // the provider did not answer when its key was tried
 }
 
 // newSetup starts the daemon where none runs.
@@ -353,37 +354,71 @@ func (s *setupRun) row(provider string) (protocol.ListedModel, bool) {
 	return protocol.ListedModel{}, false
 }
 
+// maxKeys is how often a person is asked for a key that the provider takes.
+const maxKeys = 3
+
 // login reads a key where one is wanted, saves it, and tries it. One that is refused is not
-// kept.
+// kept, and a person is asked for another.
 func (s *setupRun) login(provider string, wanted bool) error {
 	if !wanted && (s.asks() || !s.inputFollows()) {
 		return nil
 	}
+	for asked := 1; ; asked++ {
+		key, err := s.readKey(provider)
+		if err != nil {
+			return err
+		}
+		refused, err := s.tryKey(provider, key)
+		switch {
+		case err != nil:
+			return err
+		case refused == "":
+			return nil
+		}
+		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, refused))
+		if asked == maxKeys || !s.asks() {
+			s.notef("the key is not kept")
+			return &quietExit{exitNoModel}
+		}
+		s.notef("the key is not kept; copy it again")
+	}
+}
+
+// tryKey saves a key and has the daemon try it. One that is refused, or that nobody waits for
+// any more, gives way to the one that was saved before; refused is what the provider says.
+func (s *setupRun) tryKey(provider, key string) (refused string, err error) {
 	saved, _ := credentials.Read(s.dir) // what is wrong with others is theirs
-	key, err := s.readKey(provider)
-	if err != nil {
-		return err
+	trying := *s
+	ctx, stop := signal.NotifyContext(s.ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	trying.ctx = ctx
+	takeBack := func() error {
+		return errors.Join(credentials.TakeBack(s.dir, provider, key, saved[provider]), s.reload())
 	}
 	if err := credentials.Save(s.dir, provider, key); err != nil {
-		return err
+		return "", err
 	}
-	if err := errors.Join(s.reload(), s.look(true)); err != nil {
-		return err
+	err = errors.Join(trying.reload(), trying.look(true))
+	s.models = trying.models
+	if ctx.Err() != nil {
+		s.notef("the key was not tried, and is not kept")
+		return "", errors.Join(takeBack(), &quietExit{exitLeft})
+	}
+	if err != nil {
+		return "", err
 	}
 	row, found := s.row(provider)
 	switch {
 	case !found:
-		return fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?",
+		return "", fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?",
 			s.dir)
 	case row.Refused:
-		err := errors.Join(credentials.TakeBack(s.dir, provider, key, saved[provider]), s.reload())
-		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
-		s.notef("the key is not kept; copy it again")
-		return errors.Join(err, &quietExit{exitNoModel})
+		return row.Problem, takeBack()
 	case row.NoCredit:
 		s.notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
 	case row.Reachable != nil && !*row.Reachable:
 		s.notef("the key is saved; it could not be tried: %s", row.Problem)
+		s.untried = true
 	default:
 		s.notef("the key works")
 	}
@@ -391,49 +426,52 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		s.notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
 			row.KeyVariable)
 	}
-	return nil
+	return "", nil
 }
 
 // readKey reads a key without showing it, or the first line of standard input.
 func (s *setupRun) readKey(provider string) (string, error) {
-	if !plain.IsTerminal(s.app.in) {
+	f, terminal := s.app.in.(*os.File)
+	if terminal = terminal && plain.IsTerminal(f); !terminal {
 		line, err := s.in.ReadString('\n')
-		if line = strings.TrimSpace(line); line == "" {
-			return "", fmt.Errorf("standard input has no key: %w", err)
+		if line = strings.TrimSpace(line); line != "" {
+			return line, nil
 		}
-		return line, nil
-	}
-	f, ok := s.app.in.(*os.File)
-	if !ok {
-		return "", errors.New("the terminal cannot hide what is written")
-	}
-	shown, err := term.GetState(f.Fd())
-	if err != nil {
-		return "", err
+		if err != nil && err != io.EOF {
+			return "", fmt.Errorf("standard input: %w", err)
+		}
+		return "", errors.New("want the key on standard input: its first line is empty")
 	}
 	ctx, stop := signal.NotifyContext(s.ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	show, err := plain.HideInput(f)
+	if err != nil {
+		return "", fmt.Errorf("the terminal cannot hide what is written: %w", err)
+	}
 	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
 	type pasted struct {
-		key []byte
-		err error
+		line string
+		err  error
 	}
 	read := make(chan pasted, 1)
 	go func() { // ends with a line, or with the process
-		key, err := term.ReadPassword(f.Fd())
-		read <- pasted{key, err}
+		line, err := s.in.ReadString('\n')
+		read <- pasted{line, err}
 	}()
 	select {
 	case p := <-read:
 		fmt.Fprintln(s.err)
-		key := strings.TrimSpace(string(p.key))
-		if p.err == nil && key == "" {
-			p.err = errors.New("no key was given; nothing was changed")
+		key := strings.TrimSpace(p.line)
+		switch {
+		case key != "":
+			return key, show()
+		case p.err != nil && p.err != io.EOF:
+			return "", errors.Join(p.err, show())
 		}
-		return key, p.err
-	case <-ctx.Done(): // the terminal shows again what is written
+		return "", errors.Join(errors.New("no key was given; nothing was changed"), show())
+	case <-ctx.Done():
 		fmt.Fprintln(s.err)
-		return "", errors.Join(term.Restore(f.Fd(), shown), &quietExit{exitLeft})
+		return "", errors.Join(show(), &quietExit{exitLeft})
 	}
 }
 
@@ -513,8 +551,12 @@ func (s *setupRun) saveModel(provider, name string) error {
 				"or another nous setup has chosen since",
 			s.dir, modelWord(st.Model))
 	}
-	s.println(modelWord(st.Model) +
-		" answers now. Sessions that another model has answered keep it: nous set-model default changes that")
+	what := " answers now"
+	if s.untried {
+		what = " is chosen"
+	}
+	s.println(modelWord(st.Model) + what +
+		". Sessions that another model has answered keep it: nous set-model default changes that")
 	return nil
 }
 

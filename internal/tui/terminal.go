@@ -3,7 +3,9 @@ package tui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
+	"os/exec"
 
 	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
@@ -105,7 +107,11 @@ func (m *model) setUp() tea.Cmd {
 // setUpDone takes in what came of it.
 func (m *model) setUpDone(s wasSetUp) tea.Cmd {
 	if s.err != nil {
-		m.talk.Notice("error", "no model was chosen: "+s.err.Error())
+		text := "no model was chosen"
+		if !errors.As(s.err, new(*exec.ExitError)) { // else setup has said why
+			text += ": " + s.err.Error()
+		}
+		m.talk.Notice("error", text+"; /setup asks again")
 		m.talk.End()
 	}
 	m.refresh()

@@ -31,6 +31,22 @@ func IsTerminal(stream any) bool {
 	return err == nil
 }
 
+// HideInput keeps a terminal from showing what is written, until show is called. What was
+// written before stays readable.
+func HideInput(terminal *os.File) (show func() error, err error) {
+	fd := int(terminal.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	hidden := *before
+	hidden.Lflag &^= unix.ECHO
+	hidden.Lflag |= unix.ICANON | unix.ISIG
+	hidden.Iflag |= unix.ICRNL
+	return func() error { return unix.IoctlSetTermios(fd, unix.TCSETS, before) },
+		unix.IoctlSetTermios(fd, unix.TCSETS, &hidden)
+}
+
 // Style colours text, or leaves it alone.
 type Style struct{ Terminal, Colour bool }
 
