@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 	// It has two models, and refuses every prompt in words that have the key; one key it
 	// does not know at all.
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer sk-unknown" {
+		if key := r.Header.Get("Authorization"); key == "" && r.URL.Path != "/v1/models" || key == "Bearer sk-unknown" {
 			http.Error(w, "no such key", http.StatusUnauthorized)
 			return
 		}

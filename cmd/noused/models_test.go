@@ -157,7 +157,8 @@ func TestListModelsProblems(t *testing.T) {
 	}
 	refused := got.Models[1+maxListed]
 	if refused.Provider != "anthropic" || !*refused.Reachable ||
-		!strings.HasSuffix(refused.Problem, ": 401 Unauthorized: not with [redacted]") {
+		!strings.HasSuffix(refused.Problem, ": 401 Unauthorized: not with [redacted]; "+
+			"the key is ANTHROPIC_API_KEY in the daemon's environment: change it there, and restart the daemon") {
 		t.Errorf("got %+v, want a server that refuses the key", refused)
 	}
 

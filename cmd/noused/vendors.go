@@ -102,8 +102,7 @@ func (v vendors) server(provider, name string, own bool) (endpoint, error) {
 	cfg := v.config(provider, own)
 	s := endpoint{wire: v.wireFor(provider, name, cfg), Options: modelwire.Options{
 		BaseURL: cfg.BaseURL, APIKey: v.key(provider, cfg.APIKeyEnv), Model: name, MaxOutputTokens: v.own.MaxOutputTokens,
-		Timeout: v.own.Timeout,
-		Extra:   cfg.Extra, Headers: cfg.Headers,
+		KeyHint: v.keyHint(provider, cfg.APIKeyEnv), Timeout: v.own.Timeout, Extra: cfg.Extra, Headers: cfg.Headers,
 	}}
 	if cfg.BaseURL != "" {
 		return s, nil
@@ -208,6 +207,29 @@ func (v vendors) key(provider, variable string) string {
 		return cmp.Or(v.saved[provider], key(variable, v.getenv))
 	}
 	return cmp.Or(key(variable, v.getenv), v.saved[provider])
+}
+
+// keyHint says where a provider's key is from, and how another is set. It is "" for a login,
+// which knows.
+func (v vendors) keyHint(provider, variable string) string {
+	saved := "nous login " + provider
+	if known, _ := catalogue.FindProvider(provider); variable != known.KeyVariable {
+		saved = "" // it would not be used
+	}
+	switch {
+	case v.savedFirst:
+		return ""
+	case v.key(provider, variable) == "" && saved != "":
+		return "no key was sent: " + saved + " saves one"
+	case v.key(provider, variable) == "":
+		return "no key was sent: set " + variable + " in the daemon's environment"
+	case key(variable, v.getenv) == "":
+		return "the key is the one that " + saved + " has saved; it saves another"
+	}
+	if file := environmentFile.File(variable); file != "" {
+		return fmt.Sprintf("the key is %s in %s: change it there, then nous tools reload", variable, file)
+	}
+	return fmt.Sprintf("the key is %s in the daemon's environment: change it there, and restart the daemon", variable)
 }
 
 // keyVariable is the variable that a provider's key is from, "" where it is from none.

@@ -1,8 +1,8 @@
 // Package credentials keeps the keys of model providers, and reads the user's file of
 // environment variables: both in the folder of the configuration, for this user alone.
 //
-// Concurrency: any process may read and write at once; a writer waits for another. The
-// functions of the environment belong to one goroutine.
+// Concurrency: any process and goroutine may read and write at once; a writer waits for
+// another.
 //
 // It refuses files that others may read, and never says a key in an error.
 package credentials
@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -232,13 +233,29 @@ func unquote(value string) (string, bool) {
 // Environment is the user's file of variables, taken into this process's environment. What
 // stood there before comes first, and stays.
 type Environment struct {
-	set map[string]string
+	mu   sync.Mutex
+	path string
+	set  map[string]string
+}
+
+// File is the path of the file that a variable of this process is from, "" where it is from
+// none.
+func (e *Environment) File(name string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if was, ours := e.set[name]; ours && os.Getenv(name) == was {
+		return e.path
+	}
+	return ""
 }
 
 // Load reads the file of that folder, anew where it was read before. Errors name the file,
 // and what of it is left out; nothing changes where it cannot be read.
 func (e *Environment) Load(configDir string) (errs []error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	path := filepath.Join(configDir, EnvironmentName)
+	e.path = path
 	text, err := regular.Settings(path, maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []error{err}
@@ -271,6 +288,8 @@ func (e *Environment) Load(configDir string) (errs []error) {
 
 // Without is an environment as it was before Load.
 func (e *Environment) Without(environ []string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var out []string
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")

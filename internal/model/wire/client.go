@@ -36,6 +36,7 @@ const DefaultTimeout = 5 * time.Minute
 type Options struct {
 	BaseURL         string // http or https; "" is the provider's own
 	APIKey          string // sent if set; it is in no error
+	KeyHint         string // what an error about the key says of where it is from, and what to do
 	Model           string
 	MaxOutputTokens int            // 0: the provider's default
 	Timeout         time.Duration  // the longest silence; 0 is DefaultTimeout

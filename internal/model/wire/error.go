@@ -441,6 +441,9 @@ func (c *Client) tell(err error, attempts int) *Error {
 		told.add(c.hint)
 		told.add(c.other)
 	}
+	if told.is == model.ErrKey {
+		told.add(c.options.KeyHint)
+	}
 	if told.broke {
 		told.add("there is no credit left: add some where the key is from, or choose another model")
 	}
@@ -451,7 +454,7 @@ func (c *Client) tell(err error, attempts int) *Error {
 // add puts a hint behind the message; it may be empty.
 func (e *Error) add(hint string) {
 	if hint != "" {
-		e.Message = strings.TrimPrefix(e.Message+"; "+hint, "; ")
+		e.Message = strings.TrimPrefix(strings.TrimSuffix(e.Message, ".")+"; "+hint, "; ")
 	}
 }
 
