@@ -16,7 +16,6 @@ func (c *Conversation) Apply(ev protocol.Event, at time.Time) {
 	case protocol.TurnStart:
 		c.enterRun(ev.RunID)
 		c.run.kind = ev.Kind
-		c.run.turns++
 	case protocol.MessageStart:
 		c.startMessage(ev)
 	case protocol.MessageUpdate:
@@ -131,6 +130,7 @@ func (c *Conversation) endMessage(ev protocol.MessageEnd) {
 		return
 	}
 	c.endAssistant(ev.MessageID, ev.Text, ev.StopReason, ev.ToolCalls)
+	c.run.calls++
 	c.count(ev.Usage)
 }
 
@@ -164,6 +164,6 @@ func (c *Conversation) agentEnded(ev protocol.AgentEnd) {
 		}
 	}
 	c.endRun(ev.RunID, endingOf(protocol.EndedRun{
-		StopReason: ev.StopReason, Turns: ev.Turns, Usage: ev.Usage, Error: ev.Error, DurationMS: ev.DurationMS,
+		StopReason: ev.StopReason, Usage: ev.Usage, Error: ev.Error, DurationMS: ev.DurationMS,
 	}))
 }

@@ -77,8 +77,7 @@ type message struct {
 type runTotals struct {
 	id     string
 	kind   protocol.Kind // of its turn
-	turns  int
-	input  bool // the last entry was a user's: another one is of the same turn
+	calls  int           // of the model
 	usage  protocol.Usage
 	begun  bool // something of it was shown
 	closed bool // its end was
@@ -190,10 +189,6 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 	case m.Role == "user":
 		c.enterRun(m.RunID)
 		c.loseCalls()
-		if !c.run.input {
-			c.run.input = true
-			c.run.turns++
-		}
 		e := c.messageEntry(User, keyOr(m.ID, i))
 		e.TurnKind, e.Attachments = m.TurnKind, m.Attachments
 		e.Text.Add(m.Text)
@@ -206,11 +201,10 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 			c.messageEntry(Thinking, id).Text.Add(m.Thinking)
 		}
 		c.endAssistant(id, m.Text, m.StopReason, m.ToolCalls)
-		c.run.input = false
+		c.run.calls++
 		c.count(m.Usage)
 	case m.Role == "tool":
 		c.enterRun(m.RunID)
-		c.run.input = false
 		e := c.call(m.ToolCallID, m.ToolName, nil)
 		e.Call.Result, e.Call.Outputs = Bounded(m.Text), m.Outputs
 		e.lasted(m.DurationMS)
@@ -350,7 +344,7 @@ func (c *Conversation) leaveRun(old map[string]*Entry) {
 	if !c.run.begun || c.run.closed {
 		return
 	}
-	end := &Ending{Turns: c.run.turns, Usage: c.run.usage}
+	end := &Ending{Usage: c.run.usage}
 	switch key := "r:" + c.run.id; {
 	case c.ended[c.run.id] != nil:
 		end = c.ended[c.run.id]
@@ -363,6 +357,9 @@ func (c *Conversation) leaveRun(old map[string]*Entry) {
 // endRun ends a run that is not shown to have ended.
 func (c *Conversation) endRun(id string, end *Ending) {
 	c.run.closed = true
+	if end.Calls == 0 {
+		end.Calls = c.run.calls
+	}
 	if key := "r:" + id; c.known[key] == nil {
 		c.insert(&Entry{Kind: RunEnd, Key: key, End: end}, nil)
 	}

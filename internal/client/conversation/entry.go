@@ -54,8 +54,8 @@ type Entry struct {
 // Ending is how a run ended.
 type Ending struct {
 	Reason protocol.StopReason // "" where that is not known
-	Turns  int
-	Took   time.Duration // 0 where that is not known
+	Calls  int                 // of the model
+	Took   time.Duration       // 0 where that is not known
 	Usage  protocol.Usage
 	Err    *protocol.RunError
 }
@@ -115,7 +115,7 @@ func (e *Entry) inherit(was *Entry) {
 
 func endingOf(run protocol.EndedRun) *Ending {
 	return &Ending{
-		Reason: run.StopReason, Turns: run.Turns, Usage: run.Usage, Err: run.Error,
+		Reason: run.StopReason, Usage: run.Usage, Err: run.Error,
 		Took: time.Duration(run.DurationMS) * time.Millisecond,
 	}
 }

@@ -354,8 +354,8 @@ func endStats(e *conversation.Ending) string {
 		parts = append(parts, Price(*c))
 	}
 	said := strings.Join(parts, " · ")
-	switch calls := format.Count(e.Turns, "model call"); {
-	case e.Turns == 0:
+	switch calls := format.Count(e.Calls, "model call"); {
+	case e.Calls == 0:
 	case said == "":
 		return calls
 	default:

@@ -888,11 +888,18 @@ func TestTheLineUnderARunSaysWhatItTook(t *testing.T) {
 		usage := protocol.Usage{InputTokens: 120, OutputTokens: 30, Cost: tc.cost}
 		watched, later := fresh(Look{Width: 80}), fresh(Look{Width: 80})
 		apply(watched, said("m1", "user", "go")...)
-		apply(watched, protocol.AgentEnd{Ref: here, StopReason: "completed", Turns: 2, Usage: usage, DurationMS: tc.ms})
+		apply(watched, said("m2", "assistant", "first")...)
+		apply(watched, said("m3", "assistant", "second")...)
+		apply(watched, protocol.AgentEnd{Ref: here, StopReason: "completed", Turns: 1, Usage: usage, DurationMS: tc.ms})
 		entry := jsontext.Value(
 			`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1","turn_kind":"prompt"}`)
-		run := protocol.EndedRun{RunID: here.RunID, StopReason: "completed", Turns: 2, Usage: usage, DurationMS: tc.ms}
-		if err := later.Load([]jsontext.Value{entry}, []protocol.EndedRun{run}, nil); err != nil {
+		entries := []jsontext.Value{entry}
+		for _, id := range []string{"m2", "m3"} {
+			entries = append(entries,
+				jsontext.Value(`{"type":"message","id":"`+id+`","role":"assistant","text":"text","run_id":"run-1"}`))
+		}
+		run := protocol.EndedRun{RunID: here.RunID, StopReason: "completed", Turns: 1, Usage: usage, DurationMS: tc.ms}
+		if err := later.Load(entries, []protocol.EndedRun{run}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, tr := range []*Transcript{watched, later} {
