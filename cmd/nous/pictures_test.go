@@ -149,7 +149,7 @@ func TestPictures(t *testing.T) {
 	s.say("/new A test that fails now and then")
 	s.Wait("· A test that fails now and then")
 	s.say("TestTake fails now and then. Find out why, and mend it.")
-	s.Wait("runs of TestTake pass", "(1 model call)", "idle")
+	s.Wait("runs of TestTake pass", "model calls)", "idle")
 	s.WaitFor("what was used", filled) // it is asked for a moment later
 	s.Press("ctrl+l")                  // nothing is said by the way
 	picture(dark, "tui-conversation")

@@ -490,15 +490,15 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	two.say("/switch " + parent)
 	two.Wait("running", "holding on")
 	for _, s := range []*screen{one, two} {
-		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 model call") {
+		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "model call") {
 			t.Errorf("the run is shown as over, or its output twice:\n%s", screen)
 		}
 	}
 	d.Write("go", "\n")
 	late := openScreen(t, d, look{args: []string{"--session", parent}})
 	for _, s := range []*screen{one, two, late} {
-		s.Wait("hold.run: let go", "(1 model call)", "idle")
-		if screen := s.Screen(); strings.Index(screen, "(1 model call)") < strings.Index(screen, "hold.run: let go") {
+		s.Wait("hold.run: let go", "(2 model calls)", "idle")
+		if screen := s.Screen(); strings.Index(screen, "(2 model calls)") < strings.Index(screen, "hold.run: let go") {
 			t.Errorf("the run ends before its answer:\n%s", screen)
 		}
 	}
@@ -558,7 +558,7 @@ func TestScrollWhileItIsResized(t *testing.T) {
 	wait := true
 	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{Text: "!bash {\"command\":\"seq 30\"}", Wait: &wait})
 	s := openScreen(t, d, look{cols: 90, rows: 20})
-	s.Wait("1 model call")
+	s.Wait("2 model calls")
 	s.ResizeLate(100, 30, func() {
 		before := len(s.Output())
 		s.Press("alt+enter")
@@ -848,7 +848,7 @@ func TestGoldenScreens(t *testing.T) {
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { " +
 		"return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
-	talk.Wait("LOUD", "(1 model call)", "idle")
+	talk.Wait("LOUD", "(2 model calls)", "idle")
 	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
 		for _, way := range []struct {
 			name string

@@ -193,7 +193,8 @@ func (m *model) event(ev follow.Event) {
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
 	case protocol.AgentEnd:
 		m.attention.unseen = true
-		if !m.since.IsZero() {
+		m.took = time.Duration(e.DurationMS) * time.Millisecond
+		if e.DurationMS == 0 && !m.since.IsZero() { // an older daemon's
 			m.took = ev.At.Sub(m.since)
 		}
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
