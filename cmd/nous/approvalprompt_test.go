@@ -26,8 +26,8 @@ func asks(t *testing.T, d *daemontest.Daemon, command string) *screen {
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: the "+
-		"sandbox says no", "command: "+command,
+	s.Wait("Allow bash to run OUTSIDE the sandbox: it can change all your files? "+
+		"asks because it runs outside the sandbox: the sandbox says no", "command: "+command,
 		"nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
@@ -78,7 +78,8 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
 	s.Wait("denied by ",
-		"Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: again")
+		"Allow bash to run OUTSIDE the sandbox: it can change all your files? "+
+			"asks because it runs outside the sandbox: again")
 	s.Press("enter")
 	s.Type("n")
 	s.Press("enter")
@@ -151,7 +152,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"Allow bash to run this? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"Allow bash to run this? asks because it runs outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
 			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {

@@ -153,6 +153,7 @@ func (v vendors) elsewhere(provider, name, baseURL string) (endpoint, error) {
 	}
 	return endpoint{wire: wire, Options: modelwire.Options{
 		BaseURL: baseURL, Model: name, MaxOutputTokens: v.own.MaxOutputTokens, Timeout: v.own.Timeout, Extra: cfg.Extra,
+		KeyHint: "no key was sent: one goes only to a server that config.toml or the environment names",
 	}}, nil
 }
 

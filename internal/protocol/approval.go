@@ -176,3 +176,26 @@ func (p SetApprovalModeParams) validate() *Error {
 
 func (ApproveAccepted) replyType() string      { return "accepted" }
 func (ApprovalModeAccepted) replyType() string { return "accepted" }
+
+// Because says why somebody is asked, as the end of a sentence: "it runs outside the sandbox";
+// of a form whose it is.
+// Names and patterns in it may hold any characters.
+func (a Approval) Because() string {
+	what, asks := strings.CutPrefix(a.Rule, "ask: ")
+	tool, note, outside := strings.Cut(what, " outside the sandbox")
+	switch {
+	case a.Kind == ApprovalBudget:
+		return "a limit of yours is reached"
+	case !asks || a.Kind == ApprovalQuestion:
+		return what
+	case what == "MCP tool":
+		return "it is a tool of an MCP server, and no rule allows it"
+	case !outside || tool == "" || strings.Contains(tool, " ") || note != "" && !strings.HasPrefix(note, " ("):
+		return `"` + what + `" says so`
+	}
+	text := "it runs outside the sandbox"
+	if note = strings.TrimSuffix(strings.TrimPrefix(note, " ("), ")"); note != "" {
+		text += `; no "always": ` + note
+	}
+	return text
+}

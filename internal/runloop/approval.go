@@ -254,7 +254,7 @@ func asks(a *protocol.Approval) string {
 	case protocol.ApprovalQuestion:
 		return plaintext.RevealLine(a.ToolName + " asks: " + a.Reason)
 	}
-	text := "allow this call of " + a.ToolName + "? " + a.Rule
+	text := "allow this call of " + a.ToolName + "? " + a.Because()
 	if a.Reason != "" {
 		text += ": " + a.Reason
 	}

@@ -58,7 +58,7 @@ func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	h := useDaemon(t, d.Socket)
 	h.write("half a sent")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
-	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer",
+	h.sees("the sandbox has refused it", "why", "it runs outside the sandbox", "this call", "waits for your answer",
 		"F5 answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
@@ -480,7 +480,7 @@ func TestAApprovalInPlainMode(t *testing.T) {
 	k.types(" " + outside(t, "echo aloud"))
 	k.hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo aloud\n",
 		"reason: the sandbox has refused it\n",
-		"rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
+		"why: it runs outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
 	k.hears("this approval takes once")
 	k.types("/deny not today")

@@ -149,19 +149,12 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 		p.ToolCall = w.limit(a)
 	}
 	p.ToolCall.Status = acp.Pending
-	var says []string
-	for _, text := range []string{a.Rule, a.Reason} {
-		if text != "" {
-			says = append(says, plaintext.RevealLine(text))
-		}
-	}
+	says := []string{approval.WhyAsked(a)}
 	if a.Path != "" {
 		says = append(says, "The path leads to "+plaintext.RevealLine(a.Path))
 	}
 	says = append(says, wholeCommand(a)...)
-	if len(says) > 0 {
-		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(strings.Join(says, "\n")))
-	}
+	p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(strings.Join(says, "\n")))
 	for _, o := range a.Options {
 		if approval.IsForm(a) && o.ID == protocol.OptionAccept { // takes a form, which the editor cannot show
 			continue

@@ -12,15 +12,15 @@ import (
 func TestAnEditorIsShownWhatRuns(t *testing.T) {
 	w := &window{}
 	for _, c := range []struct{ command, title, content string }{
-		{`ls -l`, "bash ls -l", "ask: bash outside the sandbox\ngood⟨U+2028⟩x"},
-		{`echo\rrm`, "bash echo⟨U+000D⟩rm", "ask: bash outside the sandbox\ngood⟨U+2028⟩x\n```\necho⟨U+000D⟩rm\n```"},
+		{`ls -l`, "bash ls -l", "asks because it runs outside the sandbox: good⟨U+2028⟩x"},
+		{`echo\rrm`, "bash echo⟨U+000D⟩rm", "asks because it runs outside the sandbox: good⟨U+2028⟩x\n```\necho⟨U+000D⟩rm\n```"},
 		{
 			"ls\\n```\\nrm", "bash ls⟨U+000A⟩```⟨U+000A⟩rm",
-			"ask: bash outside the sandbox\ngood⟨U+2028⟩x\n````\nls\n```\nrm\n````",
+			"asks because it runs outside the sandbox: good⟨U+2028⟩x\n````\nls\n```\nrm\n````",
 		},
 		{
 			strings.Repeat("x", 200) + ";rm", "bash " + strings.Repeat("x", 155) + " … 48 bytes more",
-			"ask: bash outside the sandbox\ngood⟨U+2028⟩x\n```\n" + strings.Repeat("x", 200) + ";rm\n```",
+			"asks because it runs outside the sandbox: good⟨U+2028⟩x\n```\n" + strings.Repeat("x", 200) + ";rm\n```",
 		},
 	} {
 		p := w.permission(protocol.Approval{

@@ -91,12 +91,16 @@ func fieldText(f *form.Field) string {
 	return text
 }
 
-// WhyAsked is the rule that asks, and the reason that the model gives, in one line.
+// WhyAsked is why somebody is asked, and the reason that the model gives, in one line.
 func WhyAsked(q protocol.Approval) string {
-	if q.Kind == protocol.ApprovalBudget || IsForm(q) || q.Reason == "" {
-		return plaintext.RevealLine(q.Rule)
+	if IsForm(q) {
+		return plaintext.RevealLine(q.Because())
 	}
-	return plaintext.RevealLine(q.Rule + ": " + q.Reason)
+	text := "asks because " + q.Because()
+	if q.Kind != protocol.ApprovalBudget && q.Reason != "" {
+		text += ": " + q.Reason
+	}
+	return plaintext.RevealLine(text)
 }
 
 func OptionIDs(q protocol.Approval) string {

@@ -17,7 +17,7 @@ func TestLinesHideNothing(t *testing.T) {
 	want := strings.Join([]string{
 		"Allow bash to run this?", "  characters that a terminal does not show are written as ⟨number⟩", "  ls⇥   x⟨U+0020⟩",
 		"  once: yes⟨U+2028⟩", `  reason: r`,
-		"reason: r⟨U+000A⟩rule: none⟨U+000D⟩", "folder: /w⟨U+000A⟩⟨U+202E⟩x", "rule: ask: bash", "once⟨U+000A⟩: allow",
+		"reason: r⟨U+000A⟩rule: none⟨U+000D⟩", "folder: /w⟨U+000A⟩⟨U+202E⟩x", "why: \"bash\" says so", "once⟨U+000A⟩: allow",
 	}, "\n")
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

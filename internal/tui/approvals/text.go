@@ -183,7 +183,7 @@ func facts(a protocol.Approval) []fact {
 	}
 	add("leads to", a.Path)
 	add("folder", a.Workdir)
-	add("rule", a.Rule)
+	add("why", a.Because())
 	return all
 }
 
