@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/conversation"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -213,7 +214,8 @@ func (a *app) compactCommand() *cobra.Command {
 			p := protocol.CompactSessionParams{Scope: scope, Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
 				a.println(r.Summary)
-				a.notef("summarised: %d tokens before; kept everything from %s on", r.TokensBefore, r.FirstKeptEntryID)
+				a.notef("summarised: %s; everything from %s on is kept", conversation.Shrunk(r.TokensBefore, r.TokensAfter),
+					r.FirstKeptEntryID)
 			})
 		},
 	}

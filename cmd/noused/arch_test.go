@@ -189,8 +189,8 @@ var layers = []layer{
 		"internal/alert", "internal/tui/keymap", "internal/regular", "internal/tomlfile", "internal/xdg",
 	}},
 	{pattern: "internal/tui/slash", ours: []string{
-		"internal/client/actions", "internal/client/approval", "internal/client", "internal/client/follow",
-		"internal/tui/settings",
+		"internal/client/actions", "internal/client/approval", "internal/client/conversation", "internal/client",
+		"internal/client/follow", "internal/tui/settings",
 		"internal/tui/terminal", "internal/tui/cell", "internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/tui/terminal", ours: []string{"internal/regular"}},
@@ -213,7 +213,7 @@ var layers = []layer{
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular", "internal/xdg"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
-		"internal/client/actions", "internal/client/approval", "internal/client/export",
+		"internal/client/actions", "internal/client/approval", "internal/client/conversation", "internal/client/export",
 		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",

@@ -123,13 +123,21 @@ func endingOf(run protocol.EndedRun) *Ending {
 // Summarised is the line at which models read a summary of what stands above it, which
 // left so many tokens of the context; 0 is not known.
 func Summarised(before, after int64) string {
+	if saved := Shrunk(before, after); saved != "" {
+		return "summarised here: " + saved
+	}
+	return "summarised here"
+}
+
+// Shrunk says how many tokens a summary has left of how many, "" where that is not known.
+func Shrunk(before, after int64) string {
 	switch {
 	case before <= 0:
-		return "summarised here"
+		return ""
 	case after <= 0:
-		return "summarised here: " + format.Short(before) + " tokens"
+		return format.Short(before) + " tokens"
 	}
-	return "summarised here: " + format.Short(before) + " → " + format.Short(after) + " tokens"
+	return format.Short(before) + " → " + format.Short(after) + " tokens"
 }
 
 // Retrying is the line of a provider_retry while it waits, so long still: clients count it

@@ -195,14 +195,15 @@ func (p *statusPairs) sessions(s protocol.State) {
 		case run.WaitingFor != "":
 			continue // its approval is listed
 		case run.Working != nil:
-			line += fmt.Sprintf(": %s for %s", cmp.Or(run.Working.ToolName, "the model"), Lasting(p.now.Sub(run.Working.Since)))
+			line += fmt.Sprintf(": in %s for %s", cmp.Or(run.Working.ToolName, "a call of the model"),
+				Lasting(p.now.Sub(run.Working.Since)))
 		}
 		working = append(working, line)
 	}
 	for _, q := range s.PendingApprovals {
 		waiting = append(waiting, fmt.Sprintf("%s asks: %s", q.ApprovalID, approval.Summary(q, LineWidth)))
 	}
-	text := fmt.Sprintf("%d running, %d waiting for an answer", len(working), len(waiting))
+	text := fmt.Sprintf("%d running, %d waiting for your approval", len(working), len(waiting))
 	if s.Disk != nil && s.Disk.Sessions > 0 {
 		text = fmt.Sprintf("%d, %s", s.Disk.Sessions, text)
 	}

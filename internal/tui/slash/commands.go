@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"noused/internal/client/actions"
+	"noused/internal/client/conversation"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -299,7 +300,7 @@ func compact(ctx context.Context, p Place, instruction string) Outcome {
 	if err != nil {
 		return Failed(Explain(err, "to compact"))
 	}
-	return informed("summarised: %d tokens before", r.TokensBefore)
+	return informed("summarised: %s", conversation.Shrunk(r.TokensBefore, r.TokensAfter))
 }
 
 // export writes to a new file, readable by the user only, in the folder nous
