@@ -371,7 +371,7 @@ func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
 	if p.RunID != "" {
 		what = p.RunID
 	}
-	a.notef("aborting %s; Ctrl-C again leaves without waiting for its end", what)
+	a.notef("aborting %s; Ctrl-C leaves without waiting for its end", what)
 	reply, err := ask(ctx, a, protocol.Abort, p)
 	var wire *protocol.Error
 	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected {

@@ -476,7 +476,7 @@ func TestFirstInterruptAbortsAndWaits(t *testing.T) {
 	if got.status != exitAborted || got.out != "so far\n" {
 		t.Errorf("got %+v, want status %d", got, exitAborted)
 	}
-	want := "aborting r; Ctrl-C again leaves without waiting for its end\nnot delivered (follow-up): and then\nnous: " +
+	want := "aborting r; Ctrl-C leaves without waiting for its end\nnot delivered (follow-up): and then\nnous: " +
 		"the run was aborted\n"
 	if got.errout != want {
 		t.Errorf("got stderr %q, want %q", got.errout, want)

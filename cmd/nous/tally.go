@@ -24,6 +24,7 @@ type tally struct {
 
 	text    string // of the last answer
 	denied  bool   // a call was
+	late    string // why the run was aborted, where its time was up
 	editing map[string]string
 	edited  []string // files, in the order of their first edit
 	end     *protocol.AgentEnd
@@ -137,9 +138,11 @@ func (t *tally) printResult(end protocol.AgentEnd) {
 	if t.script.schemaFile != "" {
 		output = format.JSONAnswer(output)
 	}
-	t.print(runResult{
-		Output: output, StopReason: end.StopReason, Usage: &end.Usage, Cost: end.Usage.Cost, Error: end.Error,
-	})
+	why := end.Error
+	if why == nil && t.late != "" && end.StopReason == protocol.StopAborted {
+		why = &protocol.RunError{Code: "timeout", Message: t.late}
+	}
+	t.print(runResult{Output: output, StopReason: end.StopReason, Usage: &end.Usage, Cost: end.Usage.Cost, Error: why})
 }
 
 // printFailed is printResult where no run has ended.

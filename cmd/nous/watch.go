@@ -79,7 +79,8 @@ func (w *watch) isCut(err error) bool {
 	switch {
 	case errors.Is(err, errTimeUp):
 		w.late = true
-		w.a.complain(fmt.Sprintf("--timeout: the run has not ended within %s", w.limit))
+		w.tally.late = fmt.Sprintf("--timeout: the run has not ended within %s", w.limit)
+		w.a.complain(w.tally.late)
 		return true
 	case errors.Is(err, errInterrupted) && w.detach:
 		w.a.notef("the run goes on; nous wait %s waits for its end, nous abort ends it", w.session)
