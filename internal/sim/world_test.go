@@ -32,7 +32,7 @@ import (
 const (
 	patience = 60 * time.Second // of simulated time: by then every run has ended, or waits for a person
 	clients  = 3
-	logSize  = 64 << 10 // bytes of events that are kept, so that slow readers miss some
+	logSize  = 8 << 10 // bytes of events that are kept, so that slow readers miss some
 )
 
 // shortWrite is a fault of a write: so many bytes of it are written.
@@ -49,10 +49,12 @@ type gate struct {
 // world is one history: lives of a daemon one after the other, and its clients.
 type world struct {
 	t     testing.TB
+	seed  uint64
+	pcg   *rand.PCG
 	rng   *rand.Rand
 	dir   string
 	disk  *disk
-	steps int
+	texts int // that clients have sent
 
 	mu      sync.Mutex
 	trace   bytes.Buffer
@@ -70,6 +72,9 @@ type world struct {
 	open    map[string]protocol.Approval // questions, by id
 	calls   map[string]int               // how often each call was made
 	told    map[string]string            // the input that a text was delivered as
+	inputs  map[string]string            // the input that a session's key was accepted as
+	said    map[string]string            // announced of assistant messages that have not ended
+	doomed  map[string]bool              // sessions that a client asked to be deleted
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -78,8 +83,8 @@ type world struct {
 
 // vow is what a client was told, and what the journals must therefore have.
 type vow struct {
-	what string
-	kept func(map[string]*sessiontest.Story) bool
+	what, session string
+	kept          func(map[string]*sessiontest.Story) bool
 }
 
 func (w *world) say(format string, args ...any) {
@@ -95,8 +100,14 @@ func (w *world) fail(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// sometimes notes that a place was reached that not every history reaches.
-func (w *world) sometimes(place string) { w.reached[place]++ }
+// sometimes notes that a place was reached that not every history reaches. All of them
+// stand in places.
+func (w *world) sometimes(place string) {
+	if !slices.Contains(places, place) {
+		w.fail("places does not have %q", place)
+	}
+	w.reached[place]++
+}
 
 // life is one process of the daemon.
 type life struct {
@@ -217,11 +228,17 @@ func (w *world) announced(ev protocol.Event) {
 		}
 	case protocol.AgentEnd:
 		e := sessiontest.Essence(ev)
-		w.vow("announced: "+e, func(all map[string]*sessiontest.Story) bool {
+		w.vow("announced: "+e, at.SessionID, func(all map[string]*sessiontest.Story) bool {
 			s := all[at.SessionID]
 			return s != nil && slices.Contains(s.Events, e)
 		})
+	case protocol.MessageUpdate:
+		w.said[ev.MessageID] += ev.Delta
 	case protocol.MessageEnd:
+		if said := w.said[ev.MessageID]; !strings.HasPrefix(ev.Text, said) {
+			w.fail("message %s ends as %q, and %q was announced of it", ev.MessageID, ev.Text, said)
+		}
+		delete(w.said, ev.MessageID)
 		if text := ev.Text; ev.Role == "user" && strings.HasPrefix(text, "text ") {
 			if w.told[text] != "" {
 				w.fail("%q was delivered twice, as %s and %s", text, w.told[text], ev.MessageID)
@@ -237,8 +254,9 @@ func isApproval(ev protocol.Event) bool {
 	return ok && (s.Code == protocol.StatusApprovalRequested || s.Code == protocol.StatusApprovalResolved)
 }
 
-func (w *world) vow(what string, kept func(map[string]*sessiontest.Story) bool) {
-	w.vows = append(w.vows, vow{what, kept})
+// vow notes what the journals must have of a session from now on, unless it is deleted.
+func (w *world) vow(what, session string, kept func(map[string]*sessiontest.Story) bool) {
+	w.vows = append(w.vows, vow{what, session, kept})
 }
 
 // boot starts the next life. It becomes ready when its store is open.
@@ -263,7 +281,6 @@ func (l *life) run() {
 		defer w.mu.Unlock()
 		if !l.gone() {
 			w.say("daemon %d does not start: %v", l.number, err)
-			w.sometimes("a daemon that does not start")
 			l.failed = true
 		}
 		return
@@ -352,6 +369,15 @@ func (w *world) held(power bool) {
 	sort.Strings(files)
 	if power { // what was written and not synced may be gone, though a former life has read it
 		clear(w.stories)
+		clear(w.said)
+	}
+	for _, id := range sorted(w.stories) {
+		if !slices.Contains(files, filepath.Join(w.dir, "state", "sessions", id+".jsonl")) {
+			if !w.doomed[id] && w.stories[id].Workdir != "" { // else it was no session yet
+				w.fail("session %s is gone, and nobody has deleted it", id)
+			}
+			delete(w.stories, id)
+		}
 	}
 	for _, path := range files {
 		id := strings.TrimSuffix(base(path), ".jsonl")
@@ -380,6 +406,9 @@ func (w *world) held(power bool) {
 		w.from[id] = len(s.Events)
 	}
 	for _, v := range w.vows {
+		if w.doomed[v.session] && w.stories[v.session] == nil {
+			continue
+		}
 		if !v.kept(w.stories) {
 			w.fail("a client was told, and the journals do not have it: %s", v.what)
 		}
@@ -498,7 +527,7 @@ func (w *world) settle() {
 		synctest.Wait()
 		w.mu.Lock()
 		l, gates := w.life, len(w.gates)
-		open, owed := w.checker.Open(), w.checker.Done()
+		open, owed, wrong := w.checker.Open(), w.checker.Done(), len(w.wrong) > 0
 		var asked string
 		for id := range w.open {
 			asked = max(asked, id)
@@ -511,6 +540,9 @@ func (w *world) settle() {
 		}
 		w.mu.Unlock()
 		switch {
+		case wrong:
+			w.kill(false)
+			return
 		case ended:
 			w.cutOff()
 			if !l.failed {
@@ -570,24 +602,47 @@ type history struct {
 	wrong   []string
 	counts  map[string]int
 	reached map[string]int
+	steps   []int // that were taken until something was wrong
 }
 
-// live runs the history of a seed, of so many steps.
-func live(t *testing.T, dir string, seed uint64, steps int) (h history) {
+// plan is which history to run: a seed decides every step by itself, so that a history
+// with some of its steps left out is still one.
+type plan struct {
+	seed    uint64
+	steps   []int // in order
+	clients int
+}
+
+func wholePlan(seed uint64) plan {
+	p := plan{seed: seed, clients: clients}
+	for i := range *steps {
+		p.steps = append(p.steps, i)
+	}
+	return p
+}
+
+// live runs the history of a plan in dir.
+func live(t *testing.T, dir string, p plan) (h history) {
 	must(t, os.MkdirAll(filepath.Join(dir, "shadow"), 0o700))
+	pcg := rand.NewPCG(p.seed, 0)
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: dir, began: time.Now(), steps: steps,
+		t: t, seed: p.seed, pcg: pcg, rng: rand.New(pcg), dir: dir, began: time.Now(),
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
+		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 	}
-	for i := range clients {
+	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1)})
 	}
 	w.boot()
-	for range steps {
+	taken := 0
+	for _, n := range p.steps {
+		w.mu.Lock()
+		w.pcg.Seed(w.seed, uint64(n)+1)
+		w.mu.Unlock()
 		w.step()
-		if len(w.wrong) > 0 {
+		if taken++; len(w.wrong) > 0 {
 			break
 		}
 	}
@@ -596,5 +651,5 @@ func live(t *testing.T, dir string, seed uint64, steps int) (h history) {
 	} else {
 		w.kill(false)
 	}
-	return history{w.trace.String(), w.wrong, w.counts, w.reached}
+	return history{w.trace.String(), w.wrong, w.counts, w.reached, p.steps[:taken]}
 }
