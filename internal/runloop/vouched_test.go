@@ -95,7 +95,7 @@ func TestAFailedSyncKeepsWhatWasAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-called
-		before, err := f.getState(ctx, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}) // the patch is announced
+		before, err := f.getState(ctx, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil {
 			t.Fatal(err)
 		}

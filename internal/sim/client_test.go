@@ -232,6 +232,13 @@ func (c *client) send(typ string, payload map[string]any) {
 	heard, hangUp := context.WithCancel(l.heard)
 	cmd := &command{typ, payload, l, hangUp}
 	c.pending = append(c.pending, cmd)
+	if cmd.activates() {
+		w.mu.Lock()
+		w.active = ""
+		w.crossed = w.moving > 0 || w.crossed
+		w.moving++
+		w.mu.Unlock()
+	}
 	text, err := json.Marshal(payload)
 	must(w.t, err)
 	id := fmt.Sprintf("%s-%d", strings.ReplaceAll(c.name, " ", ""), c.sent)
@@ -269,6 +276,11 @@ func (c *client) replied(cmd *command, line []byte) {
 		return // it was cut off
 	}
 	c.pending = slices.DeleteFunc(c.pending, func(o *command) bool { return o == cmd })
+	if cmd.activates() {
+		if w.moving--; w.moving == 0 {
+			defer func() { w.crossed = false }()
+		}
+	}
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
 		w.fail("%s: no reply: %v: %s", cmd.typ, err, line)
@@ -289,8 +301,11 @@ func (c *client) replied(cmd *command, line []byte) {
 	}
 	w.say("%s: %s done", c.name, cmd.typ)
 	switch cmd.typ {
+	case "switch_session":
+		c.activated(cmd, r.Payload.SessionID)
 	case "new_session", "branch_session":
 		id := r.Payload.SessionID
+		c.activated(cmd, id)
 		if !slices.Contains(w.session, id) {
 			w.session = append(w.session, id)
 		}
@@ -319,6 +334,21 @@ func (c *client) replied(cmd *command, line []byte) {
 		w.vow("withdrawn "+id, in, func(all map[string]*sessiontest.Story) bool {
 			return all[in] != nil && all[in].Withdrawn[id] && all[in].Delivered[id] == 0
 		})
+	}
+}
+
+// activates says that a command chooses another active session, or may.
+func (cmd *command) activates() bool {
+	switch cmd.typ {
+	case "switch_session", "branch_session", "delete_session":
+		return true
+	}
+	return cmd.typ == "new_session" && cmd.payload["activate"] != false
+}
+
+func (c *client) activated(cmd *command, id string) {
+	if w := c.w; cmd.activates() && w.moving == 0 && !w.crossed {
+		w.active = id
 	}
 }
 

@@ -106,6 +106,7 @@ const enough = 200
 // reaches one proves nothing about it.
 var places = []string{
 	"a client hangs up while commands are under way",
+	"a daemon that does not start",
 	"a prompt waits for the end of its run",
 	"a reader misses events",
 	"a session is deleted",
@@ -119,6 +120,7 @@ var places = []string{
 	"killed at truncate",
 	"killed at write",
 	"killed while an approval waits",
+	"the active session is looked for after a start",
 }
 
 // shrink leaves out of a history that fails what it fails without: clients, then steps.

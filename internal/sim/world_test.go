@@ -75,6 +75,9 @@ type world struct {
 	inputs  map[string]string            // the input that a session's key was accepted as
 	said    map[string]string            // announced of assistant messages that have not ended
 	doomed  map[string]bool              // sessions that a client asked to be deleted
+	active  string                       // the active session that a client was told last; "": nobody knows
+	moving  int                          // commands under way that choose another one
+	crossed bool                         // more than one of these was at a time
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -281,11 +284,15 @@ func (l *life) run() {
 		defer w.mu.Unlock()
 		if !l.gone() {
 			w.say("daemon %d does not start: %v", l.number, err)
+			w.sometimes("a daemon that does not start")
 			l.failed = true
 		}
 		return
 	}
 	l.store = store
+	if !w.activeKept(store) {
+		return
+	}
 	l.log = event.New(fmt.Sprint("epoch-", l.number), logSize, time.Now)
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
@@ -321,6 +328,33 @@ func (l *life) run() {
 	}
 }
 
+// activeKept looks whether the active session is the one that a client was told: a
+// session that nothing has happened in may be gone after a power cut. False: the daemon
+// was killed meanwhile.
+func (w *world) activeKept(store *session.Store) bool {
+	w.mu.Lock()
+	l, want := w.life, w.active
+	look := want != "" && w.rng.IntN(4) == 0
+	w.mu.Unlock()
+	if !look {
+		return true
+	}
+	is, err := store.Active()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case l.gone():
+		_ = store.Close()
+		return false
+	case err != nil: // a fault
+	case is != want && w.stories[want] != nil && w.stories[want].Workdir != "":
+		w.fail("the active session is %q, and a client was told that it is %q", is, want)
+	case is == want:
+		w.sometimes("the active session is looked for after a start")
+	}
+	return true
+}
+
 // kill ends the life at once, with what its clients wait for.
 func (w *world) kill(power bool) {
 	w.mu.Lock()
@@ -330,6 +364,7 @@ func (w *world) kill(power bool) {
 	}
 	l.ready, w.gates = false, nil
 	w.counts["kills"]++
+	w.moving, w.crossed = 0, false
 	for _, a := range w.open {
 		w.sometimes("killed while an approval waits")
 		_ = a
@@ -559,6 +594,10 @@ func (w *world) settle() {
 			time.Sleep(10 * time.Millisecond)
 		case owed == nil && len(open) == 0 && l.ready && n > 10:
 			w.kill(false)
+			if w.refusedRun() && time.Now().Before(deadline) {
+				w.boot()
+				continue
+			}
 			w.finish()
 			return
 		case time.Now().After(deadline):
@@ -571,6 +610,18 @@ func (w *world) settle() {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
+}
+
+// refusedRun reports that a journal has a run that the daemon knows nothing of: a text was
+// refused since the disk failed, and could not be taken back for the same reason. The next
+// daemon does it (docs/journal.md).
+func (w *world) refusedRun() bool {
+	for _, s := range w.stories {
+		if len(s.Owed()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // finish holds the journals against themselves once all is done.
