@@ -61,8 +61,8 @@ type Store struct {
 	activeIn *os.File
 	// the disk knows the name of that file
 	activeNamed bool
-	newest   string // the greatest id, once listed
-	listed   bool
+	newest      string // the greatest id, once listed
+	listed      bool
 }
 
 // Open takes a state directory, making it if need be. It fails with a
