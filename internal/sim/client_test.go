@@ -324,7 +324,28 @@ func (c *client) replied(cmd *command, line []byte) {
 			a = *r.Payload.Accepted
 		}
 		c.accepted(cmd, a)
+	case "approve":
+		id := cmd.payload["approval_id"].(string)
+		w.vow("answered: "+id, strings.SplitN(id, "-", 3)[2], func(all map[string]*sessiontest.Story) bool {
+			s := all[strings.SplitN(id, "-", 3)[2]]
+			return s != nil && s.Decided[id]
+		})
+	case "set_title":
+		in, title := cmd.payload["session_id"].(string), cmd.payload["title"].(string)
+		w.vow("called: "+title, in, func(all map[string]*sessiontest.Story) bool {
+			return all[in] != nil && all[in].Titles[title]
+		})
+	case "set_leaf":
+		in, leaf := cmd.payload["session_id"].(string), cmd.payload["leaf_id"].(string)
+		w.vow("moved to: "+leaf, in, func(all map[string]*sessiontest.Story) bool {
+			return all[in] != nil && all[in].Leaves[leaf]
+		})
 	case "abort":
+		in, run := cmd.payload["session_id"].(string), r.Payload.RunID
+		w.vow("aborted: "+run, in, func(all map[string]*sessiontest.Story) bool {
+			_, ok := all[in].Aborts[run]
+			return ok
+		})
 		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil {
 			w.fail("abort: %v", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/runloop"
+	"noused/internal/session/sessiontest"
 )
 
 // thinker is the offline model, which waits for the driver before each delta.
@@ -61,6 +62,11 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	w.mu.Lock()
 	if w.calls[inv.ID]++; w.calls[inv.ID] > 1 && !h.l.gone() {
 		w.fail("call %s is made for the %d. time", inv.ID, w.calls[inv.ID])
+	}
+	if !h.l.gone() {
+		w.vow("called: "+inv.ID, inv.SessionID, func(all map[string]*sessiontest.Story) bool {
+			return all[inv.SessionID] != nil && all[inv.SessionID].Calls[inv.ID]
+		})
 	}
 	w.mu.Unlock()
 	for range 2 {

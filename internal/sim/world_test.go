@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -558,6 +559,7 @@ func (w *world) settle() {
 	w.say("no more faults")
 	w.mu.Unlock()
 	deadline := time.Now().Add(patience)
+	var seen map[string]string
 	for n := 0; ; n++ {
 		synctest.Wait()
 		w.mu.Lock()
@@ -593,11 +595,18 @@ func (w *world) settle() {
 			w.clients[0].approve(asked)
 			time.Sleep(10 * time.Millisecond)
 		case owed == nil && len(open) == 0 && l.ready && n > 10:
+			before := w.views()
 			w.kill(false)
-			if w.refusedRun() && time.Now().Before(deadline) {
+			switch {
+			case w.refusedRun() && time.Now().Before(deadline), before == nil:
+				w.boot()
+				continue
+			case seen == nil: // and once more, as the next daemon has it
+				seen = before
 				w.boot()
 				continue
 			}
+			w.same(seen, before)
 			w.finish()
 			return
 		case time.Now().After(deadline):
@@ -608,6 +617,75 @@ func (w *world) settle() {
 			return
 		default:
 			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// views are the sessions as the daemon has them now, by their ids; nil: it could not be
+// asked.
+func (w *world) views() map[string]string {
+	l := w.life
+	store, err := l.store.IDs()
+	must(w.t, err)
+	views := map[string]string{}
+	for _, id := range store {
+		for _, typ := range []string{"get_state", "get_messages"} {
+			line := w.ask(l, typ, id)
+			var r struct {
+				OK      bool                       `json:"ok"`
+				Payload map[string]json.RawMessage `json:"payload"`
+				Error   struct{ Code string }      `json:"error"`
+			}
+			if line == nil || json.Unmarshal(line, &r) != nil || !r.OK && r.Error.Code != "session_not_found" {
+				w.fail("%s of %s: %s", typ, id, line)
+				return nil
+			}
+			for _, key := range []string{"daemon", "last_seq", "runs", "folders"} { // of this daemon alone
+				delete(r.Payload, key)
+			}
+			text, err := json.Marshal(r.Payload)
+			must(w.t, err)
+			views[typ+" of "+id] = string(text)
+		}
+	}
+	return views
+}
+
+// ask returns the reply to a command, while everything goes on.
+func (w *world) ask(l *life, typ, session string) (reply []byte) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cmd := protocol.Command{ID: "view", Type: typ, Payload: fmt.Appendf(nil, `{"session_id":%q}`, session)}
+		out := l.mux.Run(l.heard, cmd)
+		if later := out.Later(); later != nil {
+			out = later(l.heard)
+		}
+		reply = out.Append(nil, cmd.ID)
+	}()
+	for range 10000 {
+		synctest.Wait()
+		select {
+		case <-done:
+			return reply
+		default:
+		}
+		w.mu.Lock()
+		gates := len(w.gates)
+		w.mu.Unlock()
+		if gates > 0 {
+			w.release(0)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// same holds what a daemon has in memory against what the next one reads.
+func (w *world) same(before, after map[string]string) {
+	for _, what := range sorted(before) {
+		if before[what] != after[what] {
+			w.fail("%s was %s, and after a restart it is %s", what, before[what], after[what])
 		}
 	}
 }
