@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ type reply struct {
 		SessionID string                    `json:"session_id"`
 		InputID   string                    `json:"input_id"`
 		RunID     string                    `json:"run_id"`
+		ParentID  string                    `json:"parent_id"`
 		Discarded []protocol.DiscardedInput `json:"discarded"`
 		Accepted  *accepted                 `json:"accepted"`
 	} `json:"payload"`
@@ -310,6 +312,9 @@ func (c *client) replied(cmd *command, line []byte) {
 			w.session = append(w.session, id)
 		}
 		cuts := w.counts["power cuts"] // a session that nothing has happened in yet may be gone after one
+		if parent := w.stories[r.Payload.ParentID]; parent != nil && len(parent.Texts) > 0 {
+			cuts = math.MaxInt
+		}
 		w.vow(cmd.typ+" made "+id, id, func(all map[string]*sessiontest.Story) bool {
 			return all[id] != nil || w.counts["power cuts"] > cuts
 		})

@@ -564,6 +564,10 @@ func (w *world) settle() {
 		synctest.Wait()
 		w.mu.Lock()
 		l, gates := w.life, len(w.gates)
+		pending := 0 // commands without a reply
+		for _, c := range w.clients {
+			pending += len(c.pending)
+		}
 		open, owed, wrong := w.checker.Open(), w.checker.Done(), len(w.wrong) > 0
 		var asked string
 		for id := range w.open {
@@ -594,7 +598,7 @@ func (w *world) settle() {
 		case l.ready && asked != "":
 			w.clients[0].approve(asked)
 			time.Sleep(10 * time.Millisecond)
-		case owed == nil && len(open) == 0 && l.ready && n > 10:
+		case owed == nil && len(open) == 0 && pending == 0 && l.ready && n > 10:
 			before := w.views()
 			w.kill(false)
 			switch {
@@ -611,7 +615,7 @@ func (w *world) settle() {
 			return
 		case time.Now().After(deadline):
 			w.mu.Lock()
-			w.fail("liveness: after %v without a fault: %v; runs %v", patience, owed, open)
+			w.fail("liveness: after %v without a fault: %v; runs %v; %d commands have no reply", patience, owed, open, pending)
 			w.mu.Unlock()
 			w.kill(false)
 			return
