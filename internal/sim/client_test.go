@@ -35,6 +35,7 @@ type command struct {
 	payload map[string]any
 	life    *life
 	hangUp  context.CancelFunc
+	sent    int64
 }
 
 // taken is a text that was accepted.
@@ -232,7 +233,10 @@ func (c *client) send(typ string, payload map[string]any) {
 	}
 	c.sent++
 	heard, hangUp := context.WithCancel(l.heard)
-	cmd := &command{typ, payload, l, hangUp}
+	w.mu.Lock()
+	w.tick++
+	cmd := &command{typ, payload, l, hangUp, w.tick}
+	w.mu.Unlock()
 	c.pending = append(c.pending, cmd)
 	if cmd.activates() {
 		w.mu.Lock()
@@ -288,6 +292,7 @@ func (c *client) replied(cmd *command, line []byte) {
 		w.fail("%s: no reply: %v: %s", cmd.typ, err, line)
 		return
 	}
+	c.noteReply(cmd, r)
 	if !r.OK {
 		w.say("%s: %s refused: %s %s", c.name, cmd.typ, r.Error.Code, r.Error.Message)
 		if id, ok := cmd.payload["approval_id"].(string); ok && r.Error.Code == "command_rejected" {

@@ -52,6 +52,11 @@ func run(t *testing.T, p plan) (h history) {
 	dir := folder(t)
 	defer os.RemoveAll(dir)
 	synctest.Test(t, func(t *testing.T) { h = live(t, dir, p) })
+	if len(h.wrong) == 0 {
+		if wrong := linearizable(h.ops); wrong != "" {
+			h.wrong = append(h.wrong, wrong)
+		}
+	}
 	return h
 }
 

@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"noused/internal/event"
 	"noused/internal/model"
 	"noused/internal/model/offline"
@@ -79,6 +81,8 @@ type world struct {
 	active  string                       // the active session that a client was told last; "": nobody knows
 	moving  int                          // commands under way that choose another one
 	crossed bool                         // more than one of these was at a time
+	tick    int64                        // moments, of which each thing that is noted has two
+	ops     map[string][]porcupine.Operation
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -219,6 +223,7 @@ func (w *world) announced(ev protocol.Event) {
 	if err := w.checker.Event(ev); err != nil {
 		w.fail("%v", err)
 	}
+	w.noteEvent(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}
@@ -736,6 +741,7 @@ type history struct {
 	counts  map[string]int
 	reached map[string]int
 	steps   []int // that were taken until something was wrong
+	ops     map[string][]porcupine.Operation
 }
 
 // plan is which history to run: a seed decides every step by itself, so that a history
@@ -763,7 +769,7 @@ func live(t *testing.T, dir string, p plan) (h history) {
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
-		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
+		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{}, ops: map[string][]porcupine.Operation{}, tick: 2,
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1)})
@@ -784,5 +790,5 @@ func live(t *testing.T, dir string, p plan) (h history) {
 	} else {
 		w.kill(false)
 	}
-	return history{w.trace.String(), w.wrong, w.counts, w.reached, p.steps[:taken]}
+	return history{w.trace.String(), w.wrong, w.counts, w.reached, p.steps[:taken], w.ops}
 }
