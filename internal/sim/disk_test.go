@@ -204,7 +204,7 @@ func common(a, b []byte) int {
 }
 
 func (p port) SyncDir(dir string) error {
-	if fault := p.life.stop("sync folder " + base(dir)); fault != nil {
+	if fault := p.life.stop("sync folder " + strings.TrimPrefix(dir, p.life.w.dir)); fault != nil {
 		return fault
 	}
 	p.mu.Lock()
@@ -359,13 +359,6 @@ func (d *disk) cutContent(t testing.TB, path string, rng *rand.Rand) {
 	}
 	file.content, file.lost = slices.Clone(left), nil
 	must(t, os.WriteFile(path, left, 0o600))
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 func must(t testing.TB, err error) {

@@ -20,7 +20,7 @@ type thinker struct{ l *life }
 func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		for d, err := range (offline.Model{}).Stream(ctx, req) {
-			if fault := m.l.stopUntil(ctx, "answer of the model"); fault != nil {
+			if fault := m.l.stopUntil(ctx, "answer of the model to "+req.SessionID); fault != nil {
 				yield(model.Delta{}, fault)
 				return
 			}
@@ -70,7 +70,7 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	}
 	w.mu.Unlock()
 	for range 2 {
-		if err := h.l.stopUntil(ctx, "call of "+inv.Name); err != nil {
+		if err := h.l.stopUntil(ctx, "call of "+inv.Name+" as "+inv.ID); err != nil {
 			return model.ToolResult{Error: &model.ToolError{Code: "cancelled", Message: err.Error()}}
 		}
 		progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"last":"` + inv.ID + `"}`)})

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -80,6 +81,7 @@ type world struct {
 	doomed  map[string]bool              // sessions that a client asked to be deleted
 	active  string                       // the active session that a client was told last; "": nobody knows
 	moving  int                          // commands under way that choose another one
+	often   map[string]int               // operations that wait for nobody, by what they are
 	crossed bool                         // more than one of these was at a time
 	tick    int64                        // moments, of which each thing that is noted has two
 	ops     map[string][]porcupine.Operation
@@ -153,18 +155,28 @@ func (l *life) stop(key string) error {
 	if l.gone() {
 		return errDead
 	}
-	if !w.calm && w.rng.IntN(200) == 0 {
+	chance := w.chanceOf(key)
+	if !w.calm && chance.IntN(200) == 0 {
 		w.say("%s: killed there", key)
 		w.sometimes("killed at " + strings.Fields(key)[0])
 		close(l.dead)
 		return errDead
 	}
-	fault := w.fault(key)
+	fault := w.fault(key, chance)
 	if fault != nil {
 		w.counts["faults"]++
 		w.say("%s: %v", key, fault)
 	}
 	return fault
+}
+
+// chanceOf decides about an operation that waits for nobody, whatever else goes on beside
+// it. w.mu is held.
+func (w *world) chanceOf(key string) *rand.Rand {
+	w.often[key]++
+	sum := fnv.New64a()
+	fmt.Fprint(sum, key, w.often[key])
+	return rand.New(rand.NewPCG(w.seed, sum.Sum64()))
 }
 
 func (l *life) stopUntil(ctx context.Context, key string) error {
@@ -530,7 +542,7 @@ func (w *world) release(n int) {
 	sort.SliceStable(w.gates, func(i, j int) bool { return w.gates[i].key < w.gates[j].key })
 	g := w.gates[n]
 	w.gates = slices.Delete(w.gates, n, n+1)
-	fault := w.fault(g.key)
+	fault := w.fault(g.key, w.rng)
 	if fault != nil {
 		w.counts["faults"]++
 		w.say("%s: %v", g.key, fault)
@@ -540,13 +552,13 @@ func (w *world) release(n int) {
 	g.open <- fault
 }
 
-func (w *world) fault(key string) error {
-	if w.calm || w.rng.IntN(100) > 1 {
+func (w *world) fault(key string, rng *rand.Rand) error {
+	if w.calm || rng.IntN(100) > 1 {
 		return nil
 	}
 	switch what, _, _ := strings.Cut(strings.TrimPrefix(key, "first "), " "); what {
 	case "write":
-		return shortWrite(w.rng.IntN(4096))
+		return shortWrite(rng.IntN(4096))
 	case "sync", "truncate", "open":
 		return syscall.EIO
 	case "create", "link":
@@ -769,7 +781,7 @@ func live(t *testing.T, dir string, p plan) (h history) {
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
-		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{}, ops: map[string][]porcupine.Operation{}, tick: 2,
+		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{}, ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{},
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1)})
