@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim soak editors long memory conformance pictures generate catalogue install uninstall dist dist-check clean
+.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim sim-check sim-night sim-mutants soak editors long memory conformance pictures generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ run: build ## start a daemon of its own, prompt it through the socket, show the 
 build: ## build bin/noused and bin/nous (CGO_ENABLED=1: names of hosts and users come from the C library)
 	go build -o bin/ ./cmd/noused ./cmd/nous
 
-check: format generated tidy vet staticcheck test ## everything below, as before a commit
+check: format generated tidy vet staticcheck test sim-check ## everything below, as before a commit
 
 format: ## code that gofumpt would change
 	@files=$$(go tool gofumpt -l .); test -z "$$files" || { printf 'gofumpt would change:\n%s\n' "$$files" >&2; exit 1; }
@@ -97,7 +97,17 @@ crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 
 SOAK ?= 30m
 sim: ## run SEEDS (50) histories of the simulator, or show that of SEED
-	go test -count=1 -tags sim -timeout 10m ./internal/sim -run TestSeeds $(if $(SEED),-v -args -seed $(SEED),-args -seeds $(or $(SEEDS),50))
+	go test -count=1 -tags sim -timeout 0 ./internal/sim -run TestSeeds -v -args $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),50))
+
+sim-check: ## 200 histories of the simulator, and some of them twice
+	go vet -tags sim ./internal/sim
+	go test -tags sim ./internal/sim
+
+sim-night: ## a million histories of the simulator from FROM (1) on, those that fail as short as they can be
+	go test -count=1 -tags sim -timeout 0 ./internal/sim -run TestSeeds -v -args -all -seeds $(or $(SEEDS),1000000) -from $(or $(FROM),1)
+
+sim-mutants: ## whether the simulator finds each small change that breaks something: all, or MUTANTS=five of the day
+	go test -count=1 -tags sim -timeout 0 ./internal/sim -run 'TestMutants$$' -v -args -mutants '$(or $(MUTANTS),all)'
 
 soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed again and again: nothing may grow, nothing be lost
 	go run ./internal/soak -noused bin/noused -for $(SOAK)

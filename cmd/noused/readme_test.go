@@ -92,6 +92,35 @@ func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	}
 }
 
+// Every command of docs/found.md runs a test: the package has it.
+func TestFoundPageNamesTestsThatExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "found.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| .* \| .* \| (\S+) \| ((?:Test|Fuzz)\w+) \|$`).FindAllSubmatch(page, -1)
+	for _, row := range rows {
+		dir, name, found := string(row[1]), string(row[2]), false
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(text), "\nfunc "+name+"(")
+		}
+		if !found {
+			t.Errorf("docs/found.md: %s has no %s", dir, name)
+		}
+	}
+	if lines := strings.Count(string(page), "\n| "); len(rows) != lines-1 || len(rows) < 24 { // but for the head
+		t.Errorf("docs/found.md has %d rows, of which %d name a package and a test", lines-1, len(rows))
+	}
+}
+
 // allTests are the names of this tree's tests.
 func allTests(t *testing.T) map[string]bool {
 	t.Helper()

@@ -443,6 +443,7 @@ func (m *machine) answeredAlready(in answerIn) {
 	case !ok:
 		m.refuse(in.ticket, noSuchApproval(in.approvalID))
 	case d.Option != "" && d.Option == in.option && m.sameFilled(in, d):
+		m.out.vouched = true
 		m.reply(in.ticket, protocol.ApproveAccepted{
 			Command: protocol.Approve.Name(), ApprovalID: in.approvalID,
 			Outcome: d.Outcome,

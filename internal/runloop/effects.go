@@ -16,6 +16,9 @@ type effects struct {
 	events  []protocol.Event
 	replies []reply
 	work    []work
+	// vouched says that a reply repeats what was promised before, maybe by a former daemon
+	// that was killed before it had synced that.
+	vouched bool
 	said    []session.Piece    // announced of the message that is being streamed
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk

@@ -197,6 +197,7 @@ func (m *machine) answeredBefore(to ticket, key string, wait bool) bool {
 	if !ok {
 		return false
 	}
+	m.out.vouched = true
 	m.reply(to, accepted(before.Input, m.s.ID))
 	switch {
 	case !wait:

@@ -311,7 +311,7 @@ func (l *loop) commit() error {
 	if early {
 		l.startAll(out.work)
 	}
-	if err == nil && sync {
+	if err == nil && (sync || out.vouched && !l.journal.Durable()) {
 		err = l.journal.Sync()
 	}
 	if err == nil {

@@ -344,7 +344,7 @@ func (j *Journal) place(records []Record) {
 }
 
 // Sync makes what has been written durable. Where that fails the latest write is
-// taken back, as nobody will hear of it.
+// taken back, as nobody will hear of it, unless it was announced.
 func (j *Journal) Sync() error {
 	named := make(chan error, 1)
 	if j.fresh {
@@ -356,12 +356,20 @@ func (j *Journal) Sync() error {
 	j.fresh = j.fresh && err != nil
 	if err != nil {
 		j.unfit = true
-		j.mend(j.synced, j.before)
+		kept := j.size
+		if j.unheard {
+			kept = j.before
+		}
+		j.mend(j.synced, kept)
 		return fmt.Errorf("sync %s: %w", j.path, err)
 	}
 	j.synced = j.size
 	return nil
 }
+
+// Durable reports that all of it is known to be on the disk. Of what a former daemon has
+// written nobody knows until the next Sync.
+func (j *Journal) Durable() bool { return j.synced == j.size && !j.fresh }
 
 // Size is how many bytes it has.
 func (j *Journal) Size() int64 { return j.size }

@@ -59,8 +59,10 @@ type Store struct {
 
 	mu       sync.Mutex // guards the rest; held while the active session changes
 	activeIn *os.File
-	newest   string // the greatest id, once listed
-	listed   bool
+	// the disk knows the name of that file
+	activeNamed bool
+	newest      string // the greatest id, once listed
+	listed      bool
 }
 
 // Open takes a state directory, making it if need be. It fails with a
@@ -83,12 +85,16 @@ func Inherit(dir string, held *os.File) (*Store, error) {
 func (s *Store) KeepLock() (*os.File, error) { return s.lock.Keep() }
 
 func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, error)) (*Store, error) {
+	_, missing := os.Lstat(dir)
 	if err := os.MkdirAll(filepath.Join(dir, sessionsName), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	l, err := acquire(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
+	}
+	if err := syncNew(disk, dir, missing != nil); err != nil {
+		return nil, errors.Join(fmt.Errorf("state directory: %w", err), l.Release())
 	}
 	return &Store{
 		dir: dir, disk: disk, lock: l, guard: guard{lock: l}, streams: streams{
@@ -98,6 +104,20 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 		readers: make(chan struct{}, maxReaders), bodies: make(chan struct{}, maxBodyReads),
 		indexers: make(chan struct{}, 1), leastIndexed: leastIndexed,
 	}, nil
+}
+
+// syncNew makes the names of folders durable in which there is no session yet: a session
+// would be gone with its folder. A directory that was there already is not ours to name.
+func syncNew(disk Disk, dir string, made bool) error {
+	names, err := readNames(filepath.Join(dir, sessionsName))
+	if err != nil || len(names) > 0 {
+		return err
+	}
+	err = disk.SyncDir(dir)
+	if err == nil && made {
+		err = disk.SyncDir(filepath.Dir(dir))
+	}
+	return err
 }
 
 // Close gives the directory up. Sessions must have been closed before.
@@ -409,6 +429,10 @@ func (s *Store) note(id string, at time.Time) error {
 	}
 	if err == nil {
 		err = s.disk.Sync(s.activeIn)
+	}
+	if err == nil && !s.activeNamed {
+		err = s.disk.SyncDir(s.dir)
+		s.activeNamed = err == nil
 	}
 	if err != nil {
 		return fmt.Errorf("set active session: %w", err)

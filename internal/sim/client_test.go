@@ -3,8 +3,10 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -32,6 +34,8 @@ type command struct {
 	typ     string
 	payload map[string]any
 	life    *life
+	hangUp  context.CancelFunc
+	sent    int64
 }
 
 // taken is a text that was accepted.
@@ -45,6 +49,7 @@ type reply struct {
 		SessionID string                    `json:"session_id"`
 		InputID   string                    `json:"input_id"`
 		RunID     string                    `json:"run_id"`
+		ParentID  string                    `json:"parent_id"`
 		Discarded []protocol.DiscardedInput `json:"discarded"`
 		Accepted  *accepted                 `json:"accepted"`
 	} `json:"payload"`
@@ -76,10 +81,10 @@ func (c *client) act() {
 	}
 	in := w.session[w.rng.IntN(len(w.session))]
 	text := func() map[string]any {
-		w.steps++
+		w.texts++
 		p := map[string]any{
-			"session_id": in, "text": fmt.Sprintf("text %d", w.steps),
-			"idempotency_key": fmt.Sprint("key-", w.steps),
+			"session_id": in, "text": fmt.Sprintf("text %d", w.texts),
+			"idempotency_key": fmt.Sprint("key-", w.texts),
 		}
 		switch w.rng.IntN(4) {
 		case 0:
@@ -89,21 +94,28 @@ func (c *client) act() {
 		}
 		return p
 	}
-	switch w.rng.IntN(24) {
+	w.mu.Lock()
+	asked := sorted(w.open)
+	w.mu.Unlock()
+	switch n := w.rng.IntN(34); n {
 	case 0, 1, 2, 3, 4, 5:
 		p := text()
-		p["wait"] = false
+		p["wait"] = w.rng.IntN(4) == 0
 		if kind := w.rng.IntN(3); kind > 0 {
 			p["streaming_behavior"] = []string{"", "steer", "follow_up"}[kind]
 		}
 		c.send("prompt", p)
 	case 6, 7:
-		if len(w.open) > 0 {
+		if len(asked) > 0 {
 			w.sometimes("a steer while an approval waits")
 		}
 		c.send("steer", text())
 	case 8, 9:
-		c.send("follow_up", text())
+		p := text()
+		if w.rng.IntN(2) == 0 {
+			p["if_idle"] = "prompt"
+		}
+		c.send("follow_up", p)
 	case 10:
 		c.send("abort", map[string]any{"session_id": in})
 	case 11, 12:
@@ -112,33 +124,102 @@ func (c *client) act() {
 			c.send("withdraw", map[string]any{"session_id": t.session, "input_id": t.input})
 		}
 	case 13, 14, 15:
-		if ids := sorted(w.open); len(ids) > 0 {
-			c.approve(ids[w.rng.IntN(len(ids))])
+		if len(asked) > 0 {
+			c.approve(asked[w.rng.IntN(len(asked))])
 		}
-	case 16:
-		if len(w.session) < 4 {
-			c.send("new_session", map[string]any{"activate": w.rng.IntN(2) == 0})
-		} else {
-			c.send("branch_session", map[string]any{"session_id": in})
-		}
-	case 17:
-		c.send("set_steering_mode", map[string]any{"session_id": in, "mode": []string{"all", "one-at-a-time"}[w.rng.IntN(2)]})
+	case 16, 17:
+		c.sendOfSessions(in)
 	case 18:
 		c.send("compact_session", map[string]any{"session_id": in})
 	case 19:
 		c.send("get_state", map[string]any{"session_id": in})
 	case 20:
 		c.send("list_sessions", map[string]any{})
-	case 21:
-		c.send("set_approval_mode", map[string]any{"session_id": in, "mode": []string{"ask", "auto", "deny"}[w.rng.IntN(3)]})
+	case 21, 22, 23:
+		c.sendSetting(in)
+	case 24, 25: // a client that lost patience: the same again, while the first may be under way
+		if i := slices.IndexFunc(c.pending, keyed); i >= 0 {
+			w.sometimes("a text is sent again while the first is under way")
+			c.send(c.pending[i].typ, c.pending[i].payload)
+		}
+	case 26: // its connection breaks: nobody hears the replies
+		c.hangUp()
 	default:
 		c.read()
 	}
 }
 
+func keyed(cmd *command) bool { return cmd.payload["idempotency_key"] != nil }
+
+// sendOfSessions makes, branches, chooses or deletes a session.
+func (c *client) sendOfSessions(in string) {
+	w := c.w
+	switch n := w.rng.IntN(8); {
+	case n == 0 && len(w.session) > 1:
+		w.doomed[in] = true
+		c.send("delete_session", map[string]any{"session_id": in})
+	case n == 1:
+		c.send("switch_session", map[string]any{"session_id": in})
+	case n < 5 && len(w.session) < 4:
+		c.send("new_session", map[string]any{"activate": w.rng.IntN(2) == 0})
+	default:
+		c.send("branch_session", map[string]any{"session_id": in})
+	}
+}
+
+// sendSetting changes something that a session keeps.
+func (c *client) sendSetting(in string) {
+	w := c.w
+	p := map[string]any{"session_id": in}
+	mode := []string{"all", "one-at-a-time"}[w.rng.IntN(2)]
+	switch w.rng.IntN(6) {
+	case 0:
+		p["mode"] = mode
+		c.send("set_steering_mode", p)
+	case 1:
+		p["mode"] = mode
+		c.send("set_follow_up_mode", p)
+	case 2:
+		p["mode"] = []string{"ask", "auto", "deny"}[w.rng.IntN(3)]
+		c.send("set_approval_mode", p)
+	case 3:
+		w.texts++
+		p["title"] = fmt.Sprint("title ", w.texts)
+		c.send("set_title", p)
+	case 4:
+		p["tools"] = [][]string{{"t.x"}, {"t.x", "t.ask"}}[w.rng.IntN(2)]
+		c.send("set_active_tools", p)
+	default:
+		if s := w.stories[in]; s != nil && len(s.Texts) > 0 {
+			ids := sorted(s.Texts)
+			p["leaf_id"] = ids[w.rng.IntN(len(ids))]
+			c.send("set_leaf", p)
+		}
+	}
+}
+
+// hangUp ends the client's connection: the daemon may do what was sent, and nobody learns
+// of it. What an abort hands back somebody has to hear of.
+func (c *client) hangUp() {
+	c.w.mu.Lock()
+	aborts := slices.ContainsFunc(c.pending, func(cmd *command) bool { return cmd.typ == "abort" })
+	if len(c.pending) == 0 || aborts {
+		c.w.mu.Unlock()
+		return
+	}
+	c.w.say("%s hangs up", c.name)
+	c.w.sometimes("a client hangs up while commands are under way")
+	c.w.mu.Unlock()
+	for _, cmd := range c.pending {
+		cmd.hangUp()
+	}
+	c.cutOff()
+}
+
 func (c *client) approve(id string) {
-	a := c.w.open[id]
-	options := a.Options
+	c.w.mu.Lock()
+	options := c.w.open[id].Options
+	c.w.mu.Unlock()
 	o := options[c.w.rng.IntN(len(options))]
 	c.send("approve", map[string]any{"approval_id": id, "option": o.ID})
 }
@@ -151,8 +232,19 @@ func (c *client) send(typ string, payload map[string]any) {
 		return
 	}
 	c.sent++
-	cmd := &command{typ, payload, l}
+	heard, hangUp := context.WithCancel(l.heard)
+	w.mu.Lock()
+	w.tick++
+	cmd := &command{typ, payload, l, hangUp, w.tick}
+	w.mu.Unlock()
 	c.pending = append(c.pending, cmd)
+	if cmd.activates() {
+		w.mu.Lock()
+		w.active = ""
+		w.crossed = w.moving > 0 || w.crossed
+		w.moving++
+		w.mu.Unlock()
+	}
 	text, err := json.Marshal(payload)
 	must(w.t, err)
 	id := fmt.Sprintf("%s-%d", strings.ReplaceAll(c.name, " ", ""), c.sent)
@@ -161,17 +253,18 @@ func (c *client) send(typ string, payload map[string]any) {
 	w.say("%s: %s %s", c.name, typ, text)
 	w.mu.Unlock()
 	go func() {
+		defer hangUp()
 		decoded, bad := protocol.DecodeCommand(line)
 		if bad != nil {
 			w.t.Errorf("%s: %v", line, bad)
 			return
 		}
-		ctx := protocol.WithCaller(l.heard, protocol.Caller{PID: 7, Comm: func() string { return "sim" }})
+		ctx := protocol.WithCaller(heard, protocol.Caller{PID: 7, Comm: func() string { return "sim" }})
 		out := l.mux.Run(ctx, decoded)
 		if later := out.Later(); later != nil {
 			out = later(ctx)
 		}
-		if l.stopUntil(l.heard, "reply to "+id) != nil {
+		if l.stopUntil(heard, "reply to "+id) != nil {
 			return
 		}
 		c.replied(cmd, out.Append(nil, id))
@@ -189,11 +282,17 @@ func (c *client) replied(cmd *command, line []byte) {
 		return // it was cut off
 	}
 	c.pending = slices.DeleteFunc(c.pending, func(o *command) bool { return o == cmd })
+	if cmd.activates() {
+		if w.moving--; w.moving == 0 {
+			defer func() { w.crossed = false }()
+		}
+	}
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
 		w.fail("%s: no reply: %v: %s", cmd.typ, err, line)
 		return
 	}
+	c.noteReply(cmd, r)
 	if !r.OK {
 		w.say("%s: %s refused: %s %s", c.name, cmd.typ, r.Error.Code, r.Error.Message)
 		if id, ok := cmd.payload["approval_id"].(string); ok && r.Error.Code == "command_rejected" {
@@ -209,42 +308,104 @@ func (c *client) replied(cmd *command, line []byte) {
 	}
 	w.say("%s: %s done", c.name, cmd.typ)
 	switch cmd.typ {
+	case "switch_session":
+		c.activated(cmd, r.Payload.SessionID)
 	case "new_session", "branch_session":
-		if !slices.Contains(w.session, r.Payload.SessionID) {
-			w.session = append(w.session, r.Payload.SessionID)
+		id := r.Payload.SessionID
+		c.activated(cmd, id)
+		if !slices.Contains(w.session, id) {
+			w.session = append(w.session, id)
 		}
+		cuts := w.counts["power cuts"] // a session that nothing has happened in yet may be gone after one
+		if parent := w.stories[r.Payload.ParentID]; parent != nil && len(parent.Texts) > 0 {
+			cuts = math.MaxInt
+		}
+		w.vow(cmd.typ+" made "+id, id, func(all map[string]*sessiontest.Story) bool {
+			return all[id] != nil || w.counts["power cuts"] > cuts
+		})
+	case "delete_session":
+		w.sometimes("a session is deleted")
+		id := r.Payload.SessionID
+		w.session = slices.DeleteFunc(w.session, func(o string) bool { return o == id })
+		w.vow("deleted "+id, "", func(all map[string]*sessiontest.Story) bool { return all[id] == nil })
 	case "prompt", "steer", "follow_up":
 		a := accepted{r.Payload.SessionID, r.Payload.InputID, r.Payload.RunID}
 		if r.Payload.Accepted != nil {
 			a = *r.Payload.Accepted
 		}
 		c.accepted(cmd, a)
+	case "approve":
+		id := cmd.payload["approval_id"].(string)
+		w.vow("answered: "+id, strings.SplitN(id, "-", 3)[2], func(all map[string]*sessiontest.Story) bool {
+			s := all[strings.SplitN(id, "-", 3)[2]]
+			return s != nil && s.Decided[id]
+		})
+	case "set_title":
+		in, title := cmd.payload["session_id"].(string), cmd.payload["title"].(string)
+		w.vow("called: "+title, in, func(all map[string]*sessiontest.Story) bool {
+			return all[in] != nil && all[in].Titles[title]
+		})
+	case "set_leaf":
+		in, leaf := cmd.payload["session_id"].(string), cmd.payload["leaf_id"].(string)
+		w.vow("moved to: "+leaf, in, func(all map[string]*sessiontest.Story) bool {
+			return all[in] != nil && all[in].Leaves[leaf]
+		})
 	case "abort":
+		in, run := cmd.payload["session_id"].(string), r.Payload.RunID
+		w.vow("aborted: "+run, in, func(all map[string]*sessiontest.Story) bool {
+			_, ok := all[in].Aborts[run]
+			return ok
+		})
 		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil {
 			w.fail("abort: %v", err)
 		}
 	case "withdraw":
 		id := cmd.payload["input_id"].(string)
 		in := cmd.payload["session_id"].(string)
-		w.vow("withdrawn "+id, func(all map[string]*sessiontest.Story) bool {
+		w.vow("withdrawn "+id, in, func(all map[string]*sessiontest.Story) bool {
 			return all[in] != nil && all[in].Withdrawn[id] && all[in].Delivered[id] == 0
 		})
 	}
 }
 
+// activates says that a command chooses another active session, or may.
+func (cmd *command) activates() bool {
+	switch cmd.typ {
+	case "switch_session", "branch_session", "delete_session":
+		return true
+	}
+	return cmd.typ == "new_session" && cmd.payload["activate"] != false
+}
+
+func (c *client) activated(cmd *command, id string) {
+	if w := c.w; cmd.activates() && w.moving == 0 && !w.crossed {
+		w.active = id
+	}
+}
+
 func (c *client) accepted(cmd *command, a accepted) {
 	w := c.w
+	if cmd.payload["wait"] == true { // the end of the run says so
+		text := cmd.payload["text"].(string)
+		w.sometimes("a prompt waits for the end of its run")
+		w.vow("delivered: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {
+			s := all[a.SessionID]
+			return s != nil && s.Said[text] == 1 && s.Runs[a.RunID] != ""
+		})
+		return
+	}
 	if a.InputID == "" || a.RunID == "" {
 		w.fail("%s was accepted without its ids", cmd.typ)
 		return
 	}
 	key, text := cmd.payload["idempotency_key"].(string), cmd.payload["text"].(string)
-	if before, ok := cmd.payload["accepted"]; ok && before != a.InputID {
+	if before := w.inputs[a.SessionID+key]; before != "" && before != a.InputID {
 		w.fail("%s is input %s, and was %s before", key, a.InputID, before)
 	}
+	w.inputs[a.SessionID+key] = a.InputID
 	c.inputs = append(c.inputs, taken{a.SessionID, a.InputID})
 	w.checker.Accepted(a.InputID, a.RunID)
-	w.vow("accepted: "+text, func(all map[string]*sessiontest.Story) bool {
+	w.vow("accepted: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {
 		s := all[a.SessionID]
 		if s == nil {
 			return false

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -25,15 +26,16 @@ import (
 // errDead is what operations of a killed daemon return: nobody is there to see it.
 var errDead = errors.New("the daemon was killed")
 
-// disk keeps what a power cut would leave: the contents and names that were synced.
-// Its files are real ones, so that the daemon reads them as ever.
+// disk keeps what a power cut would leave: the contents and names that were synced. Its
+// files are real ones, so that the daemon reads them as ever, and what it does with them
+// past the port is seen at the cut.
 type disk struct {
-	shadow string // a folder that keeps removed files until their removal is durable
+	shadow string // a folder that keeps files whose names are durable until their removal is
 
-	mu     sync.Mutex
-	files  map[uint64]*durable          // by inode
-	names  map[string]map[string]uint64 // durable names of each folder, by path
-	linked map[string]bool              // names made here that are not durable yet
+	mu    sync.Mutex
+	files map[uint64]*durable          // by inode
+	names map[string]map[string]uint64 // durable names of each folder, by path
+	dirs  map[string]bool              // folders whose names are durable
 }
 
 // durable is what is on the platter of one file.
@@ -45,10 +47,7 @@ type durable struct {
 type span struct{ from, to int }
 
 func newDisk(shadow string) *disk {
-	return &disk{
-		shadow: shadow, files: map[uint64]*durable{}, names: map[string]map[string]uint64{},
-		linked: map[string]bool{},
-	}
+	return &disk{shadow: shadow, files: map[uint64]*durable{}, names: map[string]map[string]uint64{}, dirs: map[string]bool{}}
 }
 
 func inode(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
@@ -82,17 +81,12 @@ func (p port) Link(from, to string) error {
 	if fault := p.life.stop("link " + base(to)); fault != nil {
 		return fault
 	}
-	err := os.Link(from, to)
-	if err == nil {
-		p.born(to)
-	}
-	return err
+	return os.Link(from, to)
 }
 
 func (d *disk) born(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.linked[path] = true
 	if info, err := os.Lstat(path); err == nil && d.files[inode(info)] == nil {
 		d.files[inode(info)] = &durable{}
 	}
@@ -210,92 +204,161 @@ func common(a, b []byte) int {
 }
 
 func (p port) SyncDir(dir string) error {
-	if fault := p.life.stop("sync folder " + base(dir)); fault != nil {
+	if fault := p.life.stop("sync folder " + strings.TrimPrefix(dir, p.life.w.dir)); fault != nil {
 		return fault
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := map[string]uint64{}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() {
+	return p.keepNames(dir)
+}
+
+// keepNames notes that the names in a folder are durable. d.mu is held.
+func (d *disk) keepNames(dir string) error {
+	now, err := inodes(dir)
+	if err != nil {
+		return err
+	}
+	inside, err := filepath.Glob(filepath.Join(dir, "*", "."))
+	if err != nil {
+		return err
+	}
+	for _, path := range inside {
+		d.dirs[filepath.Clean(path)] = true
+	}
+	for name, before := range d.names[dir] {
+		if now[name] != before {
+			_ = os.Remove(d.keptAs(dir, name))
+		}
+	}
+	for name, is := range now {
+		if d.names[dir][name] == is {
 			continue
 		}
-		now[e.Name()] = inode(info)
-		delete(p.linked, filepath.Join(dir, e.Name()))
-		kept := filepath.Join(p.shadow, strings.ReplaceAll(filepath.Join(dir, e.Name()), "/", "%"))
-		_ = os.Remove(kept)
-		if err := os.Link(filepath.Join(dir, e.Name()), kept); err != nil {
+		if err := os.Link(filepath.Join(dir, name), d.keptAs(dir, name)); err != nil {
 			return err
 		}
 	}
-	p.names[dir] = now
+	d.names[dir] = now
 	return nil
 }
 
-// powerCut leaves of the files under root what was synced, and of the rest what rng
-// chooses: each unsynced tail, name and removal may have reached the platter or not.
+// keptAs is where the file is kept that a durable name stands for.
+func (d *disk) keptAs(dir, name string) string {
+	return filepath.Join(d.shadow, strings.ReplaceAll(filepath.Join(dir, name), "/", "%"))
+}
+
+// inodes are the files in a folder.
+func inodes(dir string) (map[string]uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]uint64{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		now[e.Name()] = inode(info)
+	}
+	return now, nil
+}
+
+// powerCut leaves of the folders under root what was synced, and of the rest what rng
+// chooses: each unsynced content, size, name, removal and renaming may have reached the
+// platter or not, whatever came before it.
 func (d *disk) powerCut(t testing.TB, root string, rng *rand.Rand) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, path := range sorted(d.linked) {
-		if rng.IntN(2) == 0 {
-			must(t, ignoreMissing(os.Remove(path)))
+	must(t, filepath.WalkDir(root, func(dir string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && dir != root && !d.dirs[dir] && rng.IntN(2) == 0 {
+			delete(d.names, dir)
+			return cmp.Or(os.RemoveAll(dir), fs.SkipDir)
 		}
-	}
-	clear(d.linked)
-	for _, dir := range sorted(d.names) {
-		for _, name := range sorted(d.names[dir]) {
-			path := filepath.Join(dir, name)
-			kept := filepath.Join(d.shadow, strings.ReplaceAll(path, "/", "%"))
-			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && rng.IntN(2) == 0 {
-				if _, err := os.Lstat(dir); err == nil {
-					must(t, ignoreMissing(os.Link(kept, path)))
-				}
-			}
+		if err == nil && e.IsDir() {
+			d.cutNames(t, dir, rng)
 		}
-	}
+		return err
+	}))
 	must(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
+		if err == nil && e.Type().IsRegular() {
+			d.cutContent(t, path, rng)
 		}
-		info, err := e.Info()
-		if err != nil {
-			return err
+		return err
+	}))
+	must(t, filepath.WalkDir(root, func(dir string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() { // what is there is all there is
+			return d.keepNames(dir)
 		}
-		file := d.files[inode(info)]
-		if file == nil {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		left := file.content
-		if bytes.HasPrefix(text, left) && len(file.lost) == 0 {
-			left = text[:len(left)+rng.IntN(len(text)-len(left)+1)]
-			if tail := len(left) - len(file.content); tail > 0 && rng.IntN(4) == 0 {
-				left = slices.Clone(left) // the size was written, the bytes were not
-				clear(left[len(file.content):])
-			}
-		} else if len(file.lost) == 0 && rng.IntN(2) == 0 {
-			left = text
-		}
-		file.content, file.lost = slices.Clone(left), nil
-		return os.WriteFile(path, left, 0o600)
+		return err
 	}))
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// cutNames chooses which names a folder has.
+func (d *disk) cutNames(t testing.TB, dir string, rng *rand.Rand) {
+	now, err := inodes(dir)
+	must(t, err)
+	before := d.names[dir]
+	renamed := map[string]string{} // the durable name of a file that has another one now
+	for _, old := range sorted(before) {
+		for _, name := range sorted(now) {
+			if now[old] == 0 && now[name] == before[old] && before[name] == 0 {
+				renamed[name] = old
+			}
+		}
 	}
-	return err
+	for _, name := range sorted(now) {
+		path := filepath.Join(dir, name)
+		was, known := before[name]
+		switch old := renamed[name]; {
+		case known && was == now[name], rng.IntN(2) == 0 || name == "lock":
+		case old != "":
+			must(t, os.Rename(path, filepath.Join(dir, old)))
+		case known: // another file took its name
+			must(t, os.Remove(path))
+			must(t, os.Link(d.keptAs(dir, name), path))
+		default:
+			must(t, os.Remove(path))
+		}
+	}
+	for _, name := range sorted(before) {
+		moved := false
+		for _, old := range renamed {
+			moved = moved || old == name
+		}
+		if now[name] == 0 && !moved && rng.IntN(2) == 0 {
+			must(t, os.Link(d.keptAs(dir, name), filepath.Join(dir, name)))
+		}
+	}
+}
+
+// cutContent chooses what a file has.
+func (d *disk) cutContent(t testing.TB, path string, rng *rand.Rand) {
+	info, err := os.Lstat(path)
+	must(t, err)
+	file := d.files[inode(info)]
+	if file == nil { // nobody has synced it
+		file = &durable{}
+		d.files[inode(info)] = file
+	}
+	text, err := os.ReadFile(path)
+	must(t, err)
+	left := file.content
+	if bytes.HasPrefix(text, left) && len(file.lost) == 0 {
+		left = text[:len(left)+rng.IntN(len(text)-len(left)+1)]
+		if tail := len(left) - len(file.content); tail > 0 && rng.IntN(4) == 0 {
+			left = slices.Clone(left) // the size was written, the last bytes were not
+			clear(left[len(file.content)+rng.IntN(tail):])
+		}
+	} else if len(file.lost) == 0 && rng.IntN(2) == 0 {
+		left = text
+	}
+	file.content, file.lost = slices.Clone(left), nil
+	must(t, os.WriteFile(path, left, 0o600))
 }
 
 func must(t testing.TB, err error) {

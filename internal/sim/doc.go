@@ -2,12 +2,27 @@
 // loop, command table and event log with simulated hands, so that one seed decides
 // everything: what is scheduled next, what clients send, how disks fail, when the
 // daemon is killed and when power is cut. All of it is in the tests, with the build tag
-// sim: "make sim SEEDS=50" runs them, "make sim SEED=7" shows one history with its trace.
-// make check does not run them yet: a few seeds do not end.
+// sim: "make sim SEEDS=50" runs them, "make sim SEED=7" shows one history with its trace,
+// make check runs 200, make sim-night a million. A history that fails is shown with as few
+// clients and steps as it fails with. What the simulator is worth is tried with mutants,
+// small changes that it has to find: make sim-mutants.
 //
 // Concurrency: every goroutine of the daemon stops at its ports (disk, model, tools)
 // until the driver lets it go on, and time is testing/synctest's. Only one thing
 // happens at a time, in the order of the seed.
+//
+// Oracles, all of them always on: the events keep wire-v1 §4 within a life of the daemon
+// and from one to the next; the journals have what was announced, and after a power cut
+// what was replied, a run's end and a call's start; a text has one fate, a key one text; no
+// call is made twice; what a daemon has in memory is what the next one reads; readers miss
+// no number; the answers about a queue, a key or an approval fit one order of what happened
+// (porcupine); and when faults end, within a minute every run does, and every command has
+// its reply.
+//
+// The disk loses at a power cut what was not synced: contents and sizes behind the last
+// sync, names, removals, renamings and folders, each by itself. It fails writes after some
+// of their bytes, syncs (and drops what they were for, as Linux does), and names that are
+// made.
 //
 // It refuses to be a second implementation of anything: what the daemon promises is
 // checked on its events, its replies and its journals alone.

@@ -11,6 +11,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/runloop"
+	"noused/internal/session/sessiontest"
 )
 
 // thinker is the offline model, which waits for the driver before each delta.
@@ -19,7 +20,7 @@ type thinker struct{ l *life }
 func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		for d, err := range (offline.Model{}).Stream(ctx, req) {
-			if fault := m.l.stopUntil(ctx, "answer of the model"); fault != nil {
+			if fault := m.l.stopUntil(ctx, "answer of the model to "+req.SessionID); fault != nil {
 				yield(model.Delta{}, fault)
 				return
 			}
@@ -62,9 +63,14 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	if w.calls[inv.ID]++; w.calls[inv.ID] > 1 && !h.l.gone() {
 		w.fail("call %s is made for the %d. time", inv.ID, w.calls[inv.ID])
 	}
+	if !h.l.gone() {
+		w.vow("called: "+inv.ID, inv.SessionID, func(all map[string]*sessiontest.Story) bool {
+			return all[inv.SessionID] != nil && all[inv.SessionID].Calls[inv.ID]
+		})
+	}
 	w.mu.Unlock()
 	for range 2 {
-		if err := h.l.stopUntil(ctx, "call of "+inv.Name); err != nil {
+		if err := h.l.stopUntil(ctx, "call of "+inv.Name+" as "+inv.ID); err != nil {
 			return model.ToolResult{Error: &model.ToolError{Code: "cancelled", Message: err.Error()}}
 		}
 		progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"last":"` + inv.ID + `"}`)})

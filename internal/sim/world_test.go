@@ -5,8 +5,10 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,6 +20,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"noused/internal/event"
 	"noused/internal/model"
@@ -32,7 +36,7 @@ import (
 const (
 	patience = 60 * time.Second // of simulated time: by then every run has ended, or waits for a person
 	clients  = 3
-	logSize  = 64 << 10 // bytes of events that are kept, so that slow readers miss some
+	logSize  = 8 << 10 // bytes of events that are kept, so that slow readers miss some
 )
 
 // shortWrite is a fault of a write: so many bytes of it are written.
@@ -49,10 +53,12 @@ type gate struct {
 // world is one history: lives of a daemon one after the other, and its clients.
 type world struct {
 	t     testing.TB
+	seed  uint64
+	pcg   *rand.PCG
 	rng   *rand.Rand
 	dir   string
 	disk  *disk
-	steps int
+	texts int // that clients have sent
 
 	mu      sync.Mutex
 	trace   bytes.Buffer
@@ -70,6 +76,15 @@ type world struct {
 	open    map[string]protocol.Approval // questions, by id
 	calls   map[string]int               // how often each call was made
 	told    map[string]string            // the input that a text was delivered as
+	inputs  map[string]string            // the input that a session's key was accepted as
+	said    map[string]string            // announced of assistant messages that have not ended
+	doomed  map[string]bool              // sessions that a client asked to be deleted
+	active  string                       // the active session that a client was told last; "": nobody knows
+	moving  int                          // commands under way that choose another one
+	often   map[string]int               // operations that wait for nobody, by what they are
+	crossed bool                         // more than one of these was at a time
+	tick    int64                        // moments, of which each thing that is noted has two
+	ops     map[string][]porcupine.Operation
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -78,8 +93,8 @@ type world struct {
 
 // vow is what a client was told, and what the journals must therefore have.
 type vow struct {
-	what string
-	kept func(map[string]*sessiontest.Story) bool
+	what, session string
+	kept          func(map[string]*sessiontest.Story) bool
 }
 
 func (w *world) say(format string, args ...any) {
@@ -95,8 +110,14 @@ func (w *world) fail(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// sometimes notes that a place was reached that not every history reaches.
-func (w *world) sometimes(place string) { w.reached[place]++ }
+// sometimes notes that a place was reached that not every history reaches. All of them
+// stand in places.
+func (w *world) sometimes(place string) {
+	if !slices.Contains(places, place) {
+		w.fail("places does not have %q", place)
+	}
+	w.reached[place]++
+}
 
 // life is one process of the daemon.
 type life struct {
@@ -134,18 +155,28 @@ func (l *life) stop(key string) error {
 	if l.gone() {
 		return errDead
 	}
-	if !w.calm && w.rng.IntN(200) == 0 {
+	chance := w.chanceOf(key)
+	if !w.calm && chance.IntN(200) == 0 {
 		w.say("%s: killed there", key)
 		w.sometimes("killed at " + strings.Fields(key)[0])
 		close(l.dead)
 		return errDead
 	}
-	fault := w.fault(key)
+	fault := w.fault(key, chance)
 	if fault != nil {
 		w.counts["faults"]++
 		w.say("%s: %v", key, fault)
 	}
 	return fault
+}
+
+// chanceOf decides about an operation that waits for nobody, whatever else goes on beside
+// it. w.mu is held.
+func (w *world) chanceOf(key string) *rand.Rand {
+	w.often[key]++
+	sum := fnv.New64a()
+	fmt.Fprint(sum, key, w.often[key])
+	return rand.New(rand.NewPCG(w.seed, sum.Sum64()))
 }
 
 func (l *life) stopUntil(ctx context.Context, key string) error {
@@ -204,6 +235,7 @@ func (w *world) announced(ev protocol.Event) {
 	if err := w.checker.Event(ev); err != nil {
 		w.fail("%v", err)
 	}
+	w.noteEvent(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}
@@ -217,11 +249,17 @@ func (w *world) announced(ev protocol.Event) {
 		}
 	case protocol.AgentEnd:
 		e := sessiontest.Essence(ev)
-		w.vow("announced: "+e, func(all map[string]*sessiontest.Story) bool {
+		w.vow("announced: "+e, at.SessionID, func(all map[string]*sessiontest.Story) bool {
 			s := all[at.SessionID]
 			return s != nil && slices.Contains(s.Events, e)
 		})
+	case protocol.MessageUpdate:
+		w.said[ev.MessageID] += ev.Delta
 	case protocol.MessageEnd:
+		if said := w.said[ev.MessageID]; !strings.HasPrefix(ev.Text, said) {
+			w.fail("message %s ends as %q, and %q was announced of it", ev.MessageID, ev.Text, said)
+		}
+		delete(w.said, ev.MessageID)
 		if text := ev.Text; ev.Role == "user" && strings.HasPrefix(text, "text ") {
 			if w.told[text] != "" {
 				w.fail("%q was delivered twice, as %s and %s", text, w.told[text], ev.MessageID)
@@ -237,8 +275,9 @@ func isApproval(ev protocol.Event) bool {
 	return ok && (s.Code == protocol.StatusApprovalRequested || s.Code == protocol.StatusApprovalResolved)
 }
 
-func (w *world) vow(what string, kept func(map[string]*sessiontest.Story) bool) {
-	w.vows = append(w.vows, vow{what, kept})
+// vow notes what the journals must have of a session from now on, unless it is deleted.
+func (w *world) vow(what, session string, kept func(map[string]*sessiontest.Story) bool) {
+	w.vows = append(w.vows, vow{what, session, kept})
 }
 
 // boot starts the next life. It becomes ready when its store is open.
@@ -269,6 +308,9 @@ func (l *life) run() {
 		return
 	}
 	l.store = store
+	if !w.activeKept(store) {
+		return
+	}
 	l.log = event.New(fmt.Sprint("epoch-", l.number), logSize, time.Now)
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
@@ -304,6 +346,33 @@ func (l *life) run() {
 	}
 }
 
+// activeKept looks whether the active session is the one that a client was told: a
+// session that nothing has happened in may be gone after a power cut. False: the daemon
+// was killed meanwhile.
+func (w *world) activeKept(store *session.Store) bool {
+	w.mu.Lock()
+	l, want := w.life, w.active
+	look := want != "" && w.rng.IntN(4) == 0
+	w.mu.Unlock()
+	if !look {
+		return true
+	}
+	is, err := store.Active()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case l.gone():
+		_ = store.Close()
+		return false
+	case err != nil: // a fault
+	case is != want && w.stories[want] != nil && w.stories[want].Workdir != "":
+		w.fail("the active session is %q, and a client was told that it is %q", is, want)
+	case is == want:
+		w.sometimes("the active session is looked for after a start")
+	}
+	return true
+}
+
 // kill ends the life at once, with what its clients wait for.
 func (w *world) kill(power bool) {
 	w.mu.Lock()
@@ -313,6 +382,7 @@ func (w *world) kill(power bool) {
 	}
 	l.ready, w.gates = false, nil
 	w.counts["kills"]++
+	w.moving, w.crossed = 0, false
 	for _, a := range w.open {
 		w.sometimes("killed while an approval waits")
 		_ = a
@@ -352,6 +422,15 @@ func (w *world) held(power bool) {
 	sort.Strings(files)
 	if power { // what was written and not synced may be gone, though a former life has read it
 		clear(w.stories)
+		clear(w.said)
+	}
+	for _, id := range sorted(w.stories) {
+		if !slices.Contains(files, filepath.Join(w.dir, "state", "sessions", id+".jsonl")) {
+			if !w.doomed[id] && w.stories[id].Workdir != "" { // else it was no session yet
+				w.fail("session %s is gone, and nobody has deleted it", id)
+			}
+			delete(w.stories, id)
+		}
 	}
 	for _, path := range files {
 		id := strings.TrimSuffix(base(path), ".jsonl")
@@ -380,6 +459,9 @@ func (w *world) held(power bool) {
 		w.from[id] = len(s.Events)
 	}
 	for _, v := range w.vows {
+		if w.doomed[v.session] && w.stories[v.session] == nil {
+			continue
+		}
 		if !v.kept(w.stories) {
 			w.fail("a client was told, and the journals do not have it: %s", v.what)
 		}
@@ -460,7 +542,7 @@ func (w *world) release(n int) {
 	sort.SliceStable(w.gates, func(i, j int) bool { return w.gates[i].key < w.gates[j].key })
 	g := w.gates[n]
 	w.gates = slices.Delete(w.gates, n, n+1)
-	fault := w.fault(g.key)
+	fault := w.fault(g.key, w.rng)
 	if fault != nil {
 		w.counts["faults"]++
 		w.say("%s: %v", g.key, fault)
@@ -470,13 +552,13 @@ func (w *world) release(n int) {
 	g.open <- fault
 }
 
-func (w *world) fault(key string) error {
-	if w.calm || w.rng.IntN(100) > 1 {
+func (w *world) fault(key string, rng *rand.Rand) error {
+	if w.calm || rng.IntN(100) > 1 {
 		return nil
 	}
 	switch what, _, _ := strings.Cut(strings.TrimPrefix(key, "first "), " "); what {
 	case "write":
-		return shortWrite(w.rng.IntN(4096))
+		return shortWrite(rng.IntN(4096))
 	case "sync", "truncate", "open":
 		return syscall.EIO
 	case "create", "link":
@@ -494,11 +576,16 @@ func (w *world) settle() {
 	w.say("no more faults")
 	w.mu.Unlock()
 	deadline := time.Now().Add(patience)
+	var seen map[string]string
 	for n := 0; ; n++ {
 		synctest.Wait()
 		w.mu.Lock()
 		l, gates := w.life, len(w.gates)
-		open, owed := w.checker.Open(), w.checker.Done()
+		pending := 0 // commands without a reply
+		for _, c := range w.clients {
+			pending += len(c.pending)
+		}
+		open, owed, wrong := w.checker.Open(), w.checker.Done(), len(w.wrong) > 0
 		var asked string
 		for id := range w.open {
 			asked = max(asked, id)
@@ -511,6 +598,9 @@ func (w *world) settle() {
 		}
 		w.mu.Unlock()
 		switch {
+		case wrong:
+			w.kill(false)
+			return
 		case ended:
 			w.cutOff()
 			if !l.failed {
@@ -525,13 +615,24 @@ func (w *world) settle() {
 		case l.ready && asked != "":
 			w.clients[0].approve(asked)
 			time.Sleep(10 * time.Millisecond)
-		case owed == nil && len(open) == 0 && l.ready && n > 10:
+		case owed == nil && len(open) == 0 && pending == 0 && l.ready && n > 10:
+			before := w.views()
 			w.kill(false)
+			switch {
+			case w.refusedRun() && time.Now().Before(deadline), before == nil:
+				w.boot()
+				continue
+			case seen == nil: // and once more, as the next daemon has it
+				seen = before
+				w.boot()
+				continue
+			}
+			w.same(seen, before)
 			w.finish()
 			return
 		case time.Now().After(deadline):
 			w.mu.Lock()
-			w.fail("liveness: after %v without a fault: %v; runs %v", patience, owed, open)
+			w.fail("liveness: after %v without a fault: %v; runs %v; %d commands have no reply", patience, owed, open, pending)
 			w.mu.Unlock()
 			w.kill(false)
 			return
@@ -539,6 +640,87 @@ func (w *world) settle() {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
+}
+
+// views are the sessions as the daemon has them now, by their ids; nil: it could not be
+// asked.
+func (w *world) views() map[string]string {
+	l := w.life
+	store, err := l.store.IDs()
+	must(w.t, err)
+	views := map[string]string{}
+	for _, id := range store {
+		for _, typ := range []string{"get_state", "get_messages"} {
+			line := w.ask(l, typ, id)
+			var r struct {
+				OK      bool                       `json:"ok"`
+				Payload map[string]json.RawMessage `json:"payload"`
+				Error   struct{ Code string }      `json:"error"`
+			}
+			if line == nil || json.Unmarshal(line, &r) != nil || !r.OK && r.Error.Code != "session_not_found" {
+				w.fail("%s of %s: %s", typ, id, line)
+				return nil
+			}
+			for _, key := range []string{"daemon", "last_seq", "runs", "folders"} { // of this daemon alone
+				delete(r.Payload, key)
+			}
+			text, err := json.Marshal(r.Payload)
+			must(w.t, err)
+			views[typ+" of "+id] = string(text)
+		}
+	}
+	return views
+}
+
+// ask returns the reply to a command, while everything goes on.
+func (w *world) ask(l *life, typ, session string) (reply []byte) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cmd := protocol.Command{ID: "view", Type: typ, Payload: fmt.Appendf(nil, `{"session_id":%q}`, session)}
+		out := l.mux.Run(l.heard, cmd)
+		if later := out.Later(); later != nil {
+			out = later(l.heard)
+		}
+		reply = out.Append(nil, cmd.ID)
+	}()
+	for range 10000 {
+		synctest.Wait()
+		select {
+		case <-done:
+			return reply
+		default:
+		}
+		w.mu.Lock()
+		gates := len(w.gates)
+		w.mu.Unlock()
+		if gates > 0 {
+			w.release(0)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// same holds what a daemon has in memory against what the next one reads.
+func (w *world) same(before, after map[string]string) {
+	for _, what := range sorted(before) {
+		if before[what] != after[what] {
+			w.fail("%s was %s, and after a restart it is %s", what, before[what], after[what])
+		}
+	}
+}
+
+// refusedRun reports that a journal has a run that the daemon knows nothing of: a text was
+// refused since the disk failed, and could not be taken back for the same reason. The next
+// daemon does it (docs/journal.md).
+func (w *world) refusedRun() bool {
+	for _, s := range w.stories {
+		if len(s.Owed()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // finish holds the journals against themselves once all is done.
@@ -570,24 +752,48 @@ type history struct {
 	wrong   []string
 	counts  map[string]int
 	reached map[string]int
+	steps   []int // that were taken until something was wrong
+	ops     map[string][]porcupine.Operation
 }
 
-// live runs the history of a seed, of so many steps.
-func live(t *testing.T, dir string, seed uint64, steps int) (h history) {
+// plan is which history to run: a seed decides every step by itself, so that a history
+// with some of its steps left out is still one.
+type plan struct {
+	seed    uint64
+	steps   []int // in order
+	clients int
+}
+
+func wholePlan(seed uint64) plan {
+	p := plan{seed: seed, clients: clients}
+	for i := range *steps {
+		p.steps = append(p.steps, i)
+	}
+	return p
+}
+
+// live runs the history of a plan in dir.
+func live(t *testing.T, dir string, p plan) (h history) {
 	must(t, os.MkdirAll(filepath.Join(dir, "shadow"), 0o700))
+	pcg := rand.NewPCG(p.seed, 0)
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: dir, began: time.Now(), steps: steps,
+		t: t, seed: p.seed, pcg: pcg, rng: rand.New(pcg), dir: dir, began: time.Now(),
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
+		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{}, ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{},
 	}
-	for i := range clients {
+	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1)})
 	}
 	w.boot()
-	for range steps {
+	taken := 0
+	for _, n := range p.steps {
+		w.mu.Lock()
+		w.pcg.Seed(w.seed, uint64(n)+1)
+		w.mu.Unlock()
 		w.step()
-		if len(w.wrong) > 0 {
+		if taken++; len(w.wrong) > 0 {
 			break
 		}
 	}
@@ -596,5 +802,5 @@ func live(t *testing.T, dir string, seed uint64, steps int) (h history) {
 	} else {
 		w.kill(false)
 	}
-	return history{w.trace.String(), w.wrong, w.counts, w.reached}
+	return history{w.trace.String(), w.wrong, w.counts, w.reached, p.steps[:taken], w.ops}
 }

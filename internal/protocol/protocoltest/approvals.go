@@ -34,6 +34,7 @@ func (c *Checker) requested(t *track, ev protocol.Status) error {
 		c.about[now.call] = &now
 	}
 	t.question = a.ApprovalID
+	t.answered = false // the steers were looked at before it
 	return nil
 }
 

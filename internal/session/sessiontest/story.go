@@ -35,6 +35,8 @@ type Story struct {
 	Parent    string
 	Workdir   string
 	Title     string            // that somebody gave
+	Titles    map[string]bool   // all that somebody gave
+	Decided   map[string]bool   // approvals that have ended, by id
 	Reads     int               // how often it was marked as read
 	Modes     map[string]string // by kind: "steer", "follow_up"
 	Tools     []string          // the active ones, if they were chosen
@@ -86,6 +88,7 @@ func NewIn(id string, checker *protocoltest.Checker) *Story {
 			"steer":     "one-at-a-time",
 			"follow_up": "one-at-a-time",
 		},
+		Titles: map[string]bool{}, Decided: map[string]bool{},
 		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
@@ -193,7 +196,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "created":
 		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir = f.ParentID, f.Workdir })
 	case "title_set":
-		return recordOf(data, func(f session.TitleSet) { s.Title = f.Title })
+		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
 	case "marked_read":
 		s.Reads++
 	case "input":
@@ -253,6 +256,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, s.asked)
 	case "approval_decided":
 		return recordOf(data, func(f session.ApprovalDecided) {
+			s.Decided[f.ApprovalID] = true
 			by := protocol.ByWord(cmp.Or(f.By, "a person"))
 			s.checked(protocol.Status{
 				Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,

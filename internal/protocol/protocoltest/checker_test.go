@@ -1,0 +1,46 @@
+package protocoltest
+
+import (
+	"testing"
+
+	"noused/internal/protocol"
+)
+
+// A steer that comes after a call was denied skips nothing: the call is told as denied,
+// though the daemon ended in between (found by the simulator).
+func TestSteerAfterAnAnswer(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
+	told := []protocol.Event{
+		protocol.AgentStart{Ref: run},
+		protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+		protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "assistant"},
+		protocol.MessageEnd{Ref: ref, MessageID: "msg-1", Role: "assistant", ToolCalls: []protocol.ToolCall{
+			{ID: "call-1"}, {ID: "call-2"}, {ID: "call-3"},
+		}},
+		protocol.ToolStart{Ref: ref, ToolCallID: "call-1"},
+		protocol.ToolEnd{Ref: ref, ToolCallID: "call-1", OK: true},
+		protocol.Status{Ref: ref, Code: protocol.StatusApprovalRequested, Approval: &protocol.Approval{
+			ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolCallID: "call-2",
+			Options: []protocol.ApprovalOption{{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}},
+		}},
+		protocol.Status{
+			Ref: ref, Code: protocol.StatusApprovalResolved, ApprovalID: "apr-1", Outcome: protocol.OutcomeDenied,
+			By: protocol.ByProcess(1, "nous"),
+		},
+		protocol.Status{Ref: ref, Code: protocol.StatusSteerQueued, InputID: "in-2"},
+		protocol.Status{Ref: ref, Code: protocol.StatusRunResumed},
+		protocol.ToolStart{Ref: ref, ToolCallID: "call-2"},
+		protocol.ToolEnd{Ref: ref, ToolCallID: "call-2"},
+		protocol.ToolStart{Ref: ref, ToolCallID: "call-3"},
+	}
+	c := NewChecker()
+	for _, ev := range told {
+		if err := c.Event(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Event(protocol.ToolEnd{Ref: ref, ToolCallID: "call-3"}); err == nil {
+		t.Error("a call after the denied one is not skipped, and the checker takes it")
+	}
+}
