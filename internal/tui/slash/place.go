@@ -28,6 +28,9 @@ type Place struct {
 	Link   *follow.Session // nil of a daemon that is not shown: it is dialled for each command
 	Busy   *sync.WaitGroup // of link
 	State  protocol.State
+
+	// OutputID names what is to be told of an operation while it runs; "" is nothing.
+	OutputID string
 }
 
 func (p Place) Scope() protocol.Scope { return protocol.Scope{SessionID: p.State.SessionID} }
