@@ -9,7 +9,7 @@ import (
 // Bounds of a title that is made from a text: its characters, and the bytes of
 // arguments that are looked through for it.
 const (
-	titleLength = 60
+	titleLength = 120
 	titledBytes = 16 << 10
 )
 

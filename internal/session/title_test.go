@@ -22,7 +22,7 @@ func TestTitlesAreReadable(t *testing.T) {
 		`!bash ls`:                  "!bash ls",
 		`{"command":"ls"}`:          `{"command":"ls"}`,
 		`!`:                         "!",
-		strings.Repeat("long ", 20): strings.Repeat("long ", 11) + "long…",
+		strings.Repeat("long ", 30): strings.Repeat("long ", 23) + "long…",
 	} {
 		if got := titleOf(text); got != want {
 			t.Errorf("%q is called %q, want %q", text, got, want)
@@ -31,7 +31,7 @@ func TestTitlesAreReadable(t *testing.T) {
 }
 
 // A branch is called by the first text that was said in it, until then as its parent is, and
-// by what somebody calls it: whoever reads the journal, and however.
+// by what somebody calls it: no matter who reads the journal.
 func TestABranchIsCalledByItsOwnWords(t *testing.T) {
 	begins := []Record{
 		{t0, Created{SessionID: "ses-1", ParentID: "ses-0", Title: "the parent's"}},

@@ -61,7 +61,8 @@ type callScan struct {
 func (c *callScan) take(line []byte) error {
 	at, kind, ok := headOf(line)
 	switch {
-	case !ok, kind == Created{}.kind(), kind == TitleSet{}.kind(), kind == Input{}.kind() && (c.Title == "" || c.inherited):
+	case !ok, kind == Created{}.kind(), kind == TitleSet{}.kind(),
+		kind == Input{}.kind() && (c.Title == "" || c.inherited):
 	case kind == MessageAdded{}.kind(), kind == Compacted{}.kind():
 		if !c.copied {
 			used, model := usedIn(line)

@@ -173,7 +173,7 @@ func TestAShellLineStandsWhereItWasTyped(t *testing.T) {
 	}
 }
 
-// What a line for the shell says is on the screen as it comes, where the line was typed.
+// What a line for the shell says is on the screen as it arrives, where the line was typed.
 func TestAShellLineIsSeenWhileItRuns(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)

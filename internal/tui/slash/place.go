@@ -29,7 +29,7 @@ type Place struct {
 	Busy   *sync.WaitGroup // of link
 	State  protocol.State
 
-	// OutputID names what is to be told of an operation while it runs; "" is nothing.
+	// OutputID names the output of an operation, which events tell while it runs; "": none do.
 	OutputID string
 }
 
