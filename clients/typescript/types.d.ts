@@ -183,6 +183,8 @@ export interface ExtensionCommandParams {
   name: string;
   /** with it the result joins the conversation: the session goes on from a message of the user, this text and the result below it. Refused while a run is active */
   note?: string;
+  /** a name of the client's choice, at most 100 bytes: what the operation says while it runs is told in status events operation_output with this output_id */
+  output_id?: string;
   /** the arguments */
   payload?: Record<string, unknown>;
   phase?: "setup" | "verify" | "cleanup";
@@ -1201,6 +1203,8 @@ export interface Status {
   option?: string;
   /** of approval_resolved */
   outcome?: "allowed" | "denied" | "withdrawn";
+  /** of operation_output: the one that the extension_command named; message is the text */
+  output_id?: string;
   pending_counts?: StatusPendingCounts;
   run_id?: string;
   session_id?: string;

@@ -131,7 +131,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	for i, s := range sessions {
 		rows[i] = []string{
 			s.Host, s.SessionID, plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), plain.StateWord(s.SessionInfo),
-			plain.OneLine(s.Workdir, 60), plain.OneLine(s.Title, 60),
+			plain.OneLine(s.Workdir, 60), plain.Title(s.Title),
 		}
 	}
 	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)

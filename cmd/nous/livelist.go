@@ -178,7 +178,7 @@ func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
 	if l.all {
 		line += "  " + l.a.folderText(s.Workdir)
 	}
-	return strings.TrimRight(line+"  "+plain.OneLine(s.Title, 60), " ")
+	return strings.TrimRight(line+"  "+plain.Title(s.Title), " ")
 }
 
 // draw writes the table anew if it has changed, as much of it as the terminal has

@@ -89,6 +89,7 @@ them, the newest session first. Upper and lower case are the same. Exit status
 			}
 			r, err := fetch(cmd.Context(), a, protocol.SearchSessions, p, a.printMatches)
 			if err == nil && len(r.Matches) == 0 {
+				a.complain("nothing found")
 				err = &quietExit{exitFailed}
 			}
 			return err
@@ -105,8 +106,8 @@ func (a *app) printMatches(r protocol.SearchResults) {
 	rows := make([][]string, len(r.Matches))
 	for i, m := range r.Matches {
 		rows[i] = []string{
-			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, plain.OneLine(m.Title, 30),
-			plain.OneLine(m.Snippet, 160),
+			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, format.Fit(plain.Title(m.Title), 30),
+			format.Unmarked(plain.OneLine(m.Snippet, 160)),
 		}
 	}
 	a.printTable([]string{"SESSION", "TIME", "ROLE", "TITLE", "TEXT"}, rows)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ import (
 	"noused/internal/client/actions"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/worktree"
 )
@@ -88,10 +90,34 @@ func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, a
 	r, err := fetch(ctx, a, protocol.ListSessions, p, func(r protocol.Sessions) {
 		a.printSessions(r.Sessions, r.ActiveSessionID, all)
 	})
-	if err == nil && len(r.Sessions) == 0 && !all && !a.json {
-		a.notef("no session has this folder; nous sessions --all lists those of all folders")
+	if err == nil && !all && !a.json {
+		return a.noteElsewhere(ctx, r.Sessions)
 	}
 	return err
+}
+
+// noteElsewhere says that other folders than that of the list have sessions.
+func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) error {
+	all, err := a.everySession(ctx, "")
+	if err != nil {
+		return err
+	}
+	others := 0
+	for _, s := range all {
+		if !s.Blank() && (len(here) == 0 || s.Workdir != here[0].Workdir) {
+			others++
+		}
+	}
+	some := slices.ContainsFunc(here, func(s protocol.SessionInfo) bool { return !s.Blank() })
+	switch {
+	case others > 0 && some:
+		a.notef("%d more in other folders: nous sessions --all", others)
+	case others > 0:
+		a.notef("no session has this folder; %d in other folders: nous sessions --all", others)
+	case !some:
+		a.notef("no session has this folder")
+	}
+	return nil
 }
 
 // deleteCommand goes on after a session that cannot be deleted, as rm does.
@@ -363,7 +389,7 @@ func (a *app) printTree(r protocol.Tree) {
 			mark, leaf = "*", i
 		}
 		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " +
-			plain.OneLine(row.Snippet, 80)})
+			format.Unmarked(plain.OneLine(row.Snippet, 80))})
 	}
 	for i, line := range plain.Table(rows) {
 		look := ""
@@ -378,11 +404,13 @@ func (a *app) printTree(r protocol.Tree) {
 // somebody first; of all folders one table for each, with the folder above it. A
 // folder that is a worktree is shown as one.
 func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []plain.Span) {
-	list = slices.Clone(list)
+	list = slices.DeleteFunc(slices.Clone(list), protocol.SessionInfo.Blank)
 	slices.SortFunc(list, protocol.ByNeed)
+	now := time.Now()
+	width, _ := a.terminalSize()
 	folders := plain.Folders(list)
 	if len(folders) == 0 || folders[0] == "" { // it has none
-		return plain.SessionLines(list, active)
+		return plain.SessionLines(list, active, now, width)
 	}
 	for _, folder := range folders {
 		if len(lines) > 0 {
@@ -400,7 +428,7 @@ func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool)
 			lines = append(lines, plain.Span{Text: plain.OneLine(folder, 4096), Look: plain.Bold})
 		}
 		of := slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool { return s.Workdir != folder })
-		lines = append(lines, plain.SessionLines(of, active)...)
+		lines = append(lines, plain.SessionLines(of, active, now, width)...)
 	}
 	return lines
 }

@@ -154,5 +154,5 @@ func (a *app) printWaits(one protocol.Approval) {
 		return
 	}
 	a.println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
-	a.notef("nous approve %s says yes, nous deny %s no", one.ApprovalID, one.ApprovalID)
+	a.notef("nous approve ID says yes, nous deny ID no")
 }

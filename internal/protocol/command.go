@@ -402,6 +402,8 @@ type ExtensionCommandParams struct {
 	Payload jsontext.Value `json:"payload,omitzero" type:"object" doc:"the arguments"`
 	Phase   string         `json:"phase,omitzero" wire:"added" enum:"setup,verify,cleanup"`
 	Note    string         `json:"note,omitzero" wire:"added" doc:"with it the result joins the conversation: the session goes on from a message of the user, this text and the result below it. Refused while a run is active"`
+
+	OutputID string `json:"output_id,omitzero" wire:"added" doc:"a name of the client's choice, at most 100 bytes: what the operation says while it runs is told in status events operation_output with this output_id"`
 }
 
 // CompactSessionParams is the payload of compact_session.

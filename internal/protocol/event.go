@@ -201,6 +201,8 @@ type Status struct {
 	TokensBefore  int64          `json:"tokens_before,omitzero" wire:"added" doc:"of compacted: the context's, about"`
 	TokensAfter   int64          `json:"tokens_after,omitzero" wire:"added" doc:"of compacted"`
 
+	OutputID string `json:"output_id,omitzero" wire:"added" doc:"of operation_output: the one that the extension_command named; message is the text"`
+
 	Approval   *Approval       `json:"approval,omitzero" wire:"added" doc:"of approval_requested"`
 	ApprovalID string          `json:"approval_id,omitzero" wire:"added" doc:"of approval_resolved"`
 	Outcome    ApprovalOutcome `json:"outcome,omitzero" wire:"added" enum:"allowed,denied,withdrawn" doc:"of approval_resolved"`

@@ -42,3 +42,9 @@ func ByNeed(x, y SessionInfo) int {
 		strings.Compare(y.SessionID, x.SessionID),
 	)
 }
+
+// Blank reports of a session that list_sessions told that nothing was said in it and nobody has
+// named it: lists for people leave it out.
+func (s SessionInfo) Blank() bool {
+	return !s.CreatedAt.IsZero() && s.Title == "" && s.Messages == 0 && (s.RunState == "" || s.RunState == StateIdle)
+}

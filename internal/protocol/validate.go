@@ -24,6 +24,9 @@ const maxIdempotencyKey = 256
 // maxServers bounds the MCP servers of a session.
 const maxServers = 64
 
+// maxOutputID is the longest output_id, in bytes.
+const maxOutputID = 100
+
 // serversFit checks what is wrong with servers whatever a tool may be called.
 func serversFit(servers []MCPServer) *Error {
 	if len(servers) > maxServers {
@@ -102,6 +105,9 @@ func (p BranchSessionParams) validate() *Error {
 func (p ExtensionCommandParams) validate() *Error {
 	if k := p.Payload.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
 		return badField("payload", "want an object, the operation's arguments")
+	}
+	if len(p.OutputID) > maxOutputID {
+		return badField("output_id", "is %d bytes long, at most %d are allowed", len(p.OutputID), maxOutputID)
 	}
 	return firstOf(notEmpty("name", p.Name), oneOf("phase", p.Phase, "", "setup", "verify", "cleanup"))
 }

@@ -95,6 +95,7 @@ const (
 	StatusSettingChanged  Code = "setting_changed" // get_state has it: a mode, the model or the active tools
 	StatusJobEnded        Code = "job_ended"       // a command in the background; get_state has its exit code
 	StatusSessionDeleted  Code = "session_deleted"
+	StatusOperationOutput Code = "operation_output" // what an extension_command says while it runs
 
 	StatusApprovalRequested Code = "approval_requested"
 	StatusApprovalResolved  Code = "approval_resolved"

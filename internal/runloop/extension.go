@@ -72,8 +72,8 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 	defer release()
 	var lost error
 	res := h.env.callByUser(ctx, id, inv, func(u model.ToolUpdate) {
-		if len(u.Patch) > 0 || u.Asset != nil || u.Job != nil || u.Warning != "" {
-			if _, err := h.request(ctx, id, func(t ticket) input { return sideUpdateIn{t, u} }); err != nil {
+		if len(u.Patch) > 0 || u.Asset != nil || u.Job != nil || u.Warning != "" || u.Delta != "" && p.OutputID != "" {
+			if _, err := h.request(ctx, id, func(t ticket) input { return sideUpdateIn{t, u, p.OutputID} }); err != nil {
 				lost = err
 			}
 		}

@@ -3,6 +3,7 @@ package runloop
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -88,5 +89,60 @@ func TestANoteKeepsWhatAnOperationSaid(t *testing.T) {
 	if n := len(said); n < 5 || !strings.HasPrefix(said[n-1], "user: I ran it:\n\nout of \"slow\"") ||
 		!strings.HasPrefix(said[n-2], "assistant: ") {
 		t.Errorf("the journal says %q, want the second result behind the run", said)
+	}
+}
+
+// What an operation says while it runs is told at once to who named it an output_id, without
+// a run, and nothing of it once the command is answered; nobody else's screen changes.
+func TestWhatAnOperationSaysIsToldWhileItRuns(t *testing.T) {
+	heard, answeredOnce := make(chan protocol.Status, 4), make(chan struct{})
+	events := newRecorder()
+	events.onEvent = func(ev protocol.Event) {
+		if s, ok := ev.(protocol.Status); ok && s.Code == protocol.StatusOperationOutput {
+			heard <- s
+		}
+	}
+	f := newFixture(t, t.TempDir(), offline.Model{}, func(_ context.Context, _ model.Invocation,
+		progress func(model.ToolUpdate),
+	) model.ToolResult {
+		progress(model.ToolUpdate{Delta: "half"})
+		<-answeredOnce
+		progress(model.ToolUpdate{Patch: []byte(`{"a":1}`)})
+		progress(model.ToolUpdate{Delta: "whole", Patch: []byte(`{"a":2}`)})
+		return model.ToolResult{OK: true, Text: "half\nwhole"}
+	}, events)
+	ctx, id := context.Background(), f.session()
+	params := protocol.ExtensionCommandParams{
+		Scope: protocol.Scope{SessionID: id}, Name: "t.x", Payload: []byte("{}"), Note: "I ran it:", OutputID: "mine",
+	}
+	slow, err := f.extensionCommand(ctx, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := slow.Later(ctx)
+		ended <- err
+	}()
+	want := protocol.Status{
+		Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusOperationOutput, OutputID: "mine", Message: "half",
+	}
+	if got := <-heard; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v while it runs, want %+v", got, want)
+	}
+	close(answeredOnce)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	want.Message = "whole"
+	if got := <-heard; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	params.OutputID = ""
+	if _, err := answered(f.extensionCommand(ctx, params)); err != nil || len(heard) > 0 {
+		t.Errorf("without output_id: %v, and %d told, want none", err, len(heard))
+	}
+	if events.err != nil {
+		t.Error(events.err)
 	}
 }

@@ -332,3 +332,35 @@ func TestAListSaysWhatASessionIsDoing(t *testing.T) {
 		t.Errorf("after its run: got %+v", got)
 	}
 }
+
+// Branches of one session are told apart in a list by what was said in each of them.
+func TestBranchesAreListedByTheirOwnWords(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx, parent := context.Background(), f.session()
+	say := func(id, text string) {
+		t.Helper()
+		run, err := f.start(id, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.events.wait(run.RunID)
+	}
+	say(parent, "mend the parser")
+	want := map[string]string{parent: "mend the parser"}
+	for _, text := range []string{"with a table", "by hand"} {
+		b, err := f.branchSession(ctx, protocol.BranchSessionParams{SessionID: parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.info(b.SessionID).Title; got != "mend the parser" {
+			t.Errorf("before anything is said in it the branch is called %q", got)
+		}
+		say(b.SessionID, text)
+		want[b.SessionID] = text
+	}
+	for id, title := range want {
+		if got := f.info(id).Title; got != title {
+			t.Errorf("got %q, want %q", got, title)
+		}
+	}
+}

@@ -954,7 +954,7 @@ func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 	}
 	for name, say := range map[string]func(*world, model.ToolUpdate){
 		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u}) },
-		"outside one": func(w *world, u model.ToolUpdate) { w.step(sideUpdateIn{nil, u}) },
+		"outside one": func(w *world, u model.ToolUpdate) { w.step(sideUpdateIn{update: u}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -1001,11 +1001,11 @@ func TestASessionThatHoldsMoreThanItMay(t *testing.T) {
 		t.Fatalf("the state has %d bytes", got)
 	}
 	records := len(w.records)
-	w.step(sideUpdateIn{nil, model.ToolUpdate{Patch: []byte(`{"more":1}`)}})
+	w.step(sideUpdateIn{update: model.ToolUpdate{Patch: []byte(`{"more":1}`)}})
 	if len(w.records) != records {
 		t.Error("it took more")
 	}
-	w.step(sideUpdateIn{nil, model.ToolUpdate{Patch: []byte(`{"0":"less"}`)}})
+	w.step(sideUpdateIn{update: model.ToolUpdate{Patch: []byte(`{"0":"less"}`)}})
 	if got := w.m.s.PatchedSize(); got > 2_100_000 {
 		t.Errorf("the state has %d bytes, want it to have become less", got)
 	}

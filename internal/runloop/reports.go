@@ -48,10 +48,12 @@ type (
 		gen    int
 		result model.ToolResult
 	}
-	// sideUpdateIn is what a tool says that runs outside any run.
+	// sideUpdateIn is what a tool says that runs outside any run. Its text is told only to
+	// a client that named an outputID for it.
 	sideUpdateIn struct {
-		ticket ticket
-		update model.ToolUpdate
+		ticket   ticket
+		update   model.ToolUpdate
+		outputID string
 	}
 )
 
@@ -303,7 +305,13 @@ func (in toolUpdateIn) step(m *machine) {
 }
 
 func (in sideUpdateIn) step(m *machine) {
-	m.warned(protocol.Ref{SessionID: m.s.ID}, "", in.update)
+	at := protocol.Ref{SessionID: m.s.ID}
+	m.warned(at, "", in.update)
+	if in.outputID != "" && in.update.Delta != "" && in.update.Warning == "" {
+		m.publish(protocol.Status{
+			Ref: at, Code: protocol.StatusOperationOutput, Message: in.update.Delta, OutputID: in.outputID,
+		})
+	}
 	m.reply(in.ticket, nil)
 }
 

@@ -33,7 +33,8 @@ func (s *State) apply(r Record) error {
 	}
 	switch f := r.Fact.(type) {
 	case Created:
-		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
+		s.ID, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.ParentID, f.Workdir, r.At
+		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
 		s.Servers = f.Servers
 	case MarkedRead:
 		s.Unread = false
@@ -96,7 +97,7 @@ func (s *State) apply(r Record) error {
 func (s *State) applySetting(fact Fact) bool {
 	switch f := fact.(type) {
 	case TitleSet:
-		s.Title = f.Title
+		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
 	case ToolsDeferred:
 		s.Deferred = f
 	case ModeSet:
@@ -140,9 +141,7 @@ func (s *State) applyInput(f Input, at time.Time) {
 	case of && f.Command == CommandOnStop:
 		s.Run.SentBack = true
 	}
-	if s.Title == "" {
-		s.Title = strings.Clone(titleOf(f.Text))
-	}
+	s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
 	if f.Key == "" {
 		return
 	}

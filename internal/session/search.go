@@ -65,7 +65,7 @@ func (s *Store) Find(ctx context.Context, id string, search *Search, found func(
 func (s *Store) Title(ctx context.Context, id string, search *Search) (string, error) {
 	state := NewState()
 	err := s.scan(ctx, id, search.in, func(line []byte) bool {
-		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || state.Title == "" &&
+		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || (state.Title == "" || state.TitleInherited) &&
 			kind != MessageAdded{}.kind()) {
 			return true
 		}

@@ -231,7 +231,8 @@ func summarise(r io.Reader) (Summary, error) {
 // gist is a summary that is being made.
 type gist struct {
 	Summary
-	said []byte // the record of the latest answer
+	inherited bool   // Title is the parent's
+	said      []byte // the record of the latest answer
 }
 
 // take takes a line in, decoding it only if it has to. The error is errNewer.
@@ -242,7 +243,7 @@ func (g *gist) take(line []byte) error {
 	case Created{}.kind(), TitleSet{}.kind(), ModelSet{}.kind(), RunEnded{}.kind():
 		ok = false
 	case Input{}.kind():
-		ok = g.ID != "" && g.Title != ""
+		ok = g.ID != "" && g.Title != "" && !g.inherited
 	case RunStarted{}.kind():
 		ok = !bytes.Contains(line, []byte(`"model"`))
 	}
@@ -286,9 +287,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 		if g.ID != "" {
 			return // it is skipped
 		}
-		g.ID, g.Title, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, at
-	case TitleSet:
-		g.Title = f.Title
+		g.ID, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.ParentID, f.Workdir, at
 	case ModelSet:
 		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:
@@ -297,11 +296,8 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 		}
 	case RunEnded:
 		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
-	case Input:
-		if g.Title == "" {
-			g.Title = titleOf(f.Text)
-		}
 	}
+	g.Title, g.inherited = retitled(g.Title, g.inherited, fact)
 	switch kind {
 	case Input{}.kind(), RunStarted{}.kind():
 		g.Running = true

@@ -9,9 +9,27 @@ import (
 // Bounds of a title that is made from a text: its characters, and the bytes of
 // arguments that are looked through for it.
 const (
-	titleLength = 60
+	titleLength = 120
 	titledBytes = 16 << 10
 )
+
+// retitled is what a fact makes of a session's title, and of whether that is its parent's
+// still: a branch is called by the first text that is said in it.
+func retitled(title string, inherited bool, fact Fact) (string, bool) {
+	switch f := fact.(type) {
+	case Created:
+		return f.Title, f.ParentID != "" && f.Title != ""
+	case TitleSet:
+		return f.Title, false
+	case Input:
+		if title == "" || inherited {
+			if own := titleOf(f.Text); own != "" {
+				return strings.Clone(own), false
+			}
+		}
+	}
+	return title, inherited
+}
 
 // titleOf is what a session is called that begins with a text: its first line. Of
 // a tool call that is written out, !TOOL {JSON}, it is the tool and what it is

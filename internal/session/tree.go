@@ -109,6 +109,7 @@ type State struct {
 	ReadOnly             error  // why nothing may be written to the journal; it is of ErrReadOnly
 	Unread               bool   // a run has ended since somebody looked
 	Said                 string // the last line of the latest answer, shortened
+	TitleInherited       bool   `json:",omitzero"` // Title is the parent's
 
 	Leaf         string
 	SteeringMode protocol.Mode

@@ -53,13 +53,16 @@ type callScan struct {
 	each   func(Call)
 	model  string // of the latest call
 	copied bool   // messages that come now are from the parent
+
+	inherited bool // Title is the parent's
 }
 
 // take takes a line in, decoding it only if it has to. The error is errNewer.
 func (c *callScan) take(line []byte) error {
 	at, kind, ok := headOf(line)
 	switch {
-	case !ok, kind == Created{}.kind(), kind == TitleSet{}.kind(), kind == Input{}.kind() && c.Title == "":
+	case !ok, kind == Created{}.kind(), kind == TitleSet{}.kind(),
+		kind == Input{}.kind() && (c.Title == "" || c.inherited):
 	case kind == MessageAdded{}.kind(), kind == Compacted{}.kind():
 		if !c.copied {
 			used, model := usedIn(line)
@@ -85,9 +88,10 @@ func (c *callScan) take(line []byte) error {
 }
 
 func (c *callScan) fact(rec Record) {
+	c.Title, c.inherited = retitled(c.Title, c.inherited, rec.Fact)
 	switch f := rec.Fact.(type) {
 	case Created:
-		c.Title, c.Workdir, c.copied = f.Title, f.Workdir, f.ParentID != ""
+		c.Workdir, c.copied = f.Workdir, f.ParentID != ""
 		return
 	case MessageAdded:
 		if !c.copied && f.Usage != nil {
@@ -99,12 +103,6 @@ func (c *callScan) fact(rec Record) {
 			c.called(rec.At, "", *f.Usage)
 		}
 		return
-	case TitleSet:
-		c.Title = f.Title
-	case Input:
-		if c.Title == "" {
-			c.Title = titleOf(f.Text)
-		}
 	}
 	c.copied = false
 }

@@ -210,6 +210,10 @@ func (m *model) event(ev follow.Event) {
 		m.tools = slices.DeleteFunc(m.tools, func(t tool) bool { return t.id == e.ToolCallID })
 		return
 	case protocol.Status:
+		if e.Code == protocol.StatusOperationOutput {
+			m.shellSays(e)
+			return
+		}
 		if e.PendingCounts != nil {
 			m.state.PendingCounts = *e.PendingCounts
 		}

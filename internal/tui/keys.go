@@ -402,8 +402,7 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 	}
 	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
 	if strings.HasPrefix(c.Name, "bash") {
-		f = m.stoppable(f, m.talk.Aside("$ "+arg))
-		m.talk.End()
+		f = m.shellLine(f, arg)
 	}
 	m.do(c.Name, f)
 	return nil
@@ -417,18 +416,6 @@ func (m *model) choosesHost(c *slash.Command, arg string) bool {
 
 // action is what a command does.
 type action func(context.Context, slash.Place) slash.Outcome
-
-// stoppable is a job that Esc ends, and that an Aside stands for meanwhile.
-func (m *model) stoppable(f action, aside string) action {
-	shell, end := context.WithCancel(m.jobs.Ctx)
-	m.endShell = end
-	return func(_ context.Context, p slash.Place) slash.Outcome {
-		defer end()
-		o := f(shell, p)
-		o.Aside = aside
-		return o
-	}
-}
 
 // notedIf shows an error, if there is one.
 func (ob *outbox) notedIf(kind string, err error) {

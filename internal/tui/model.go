@@ -52,7 +52,8 @@ type model struct {
 	attention attention
 	find      *find // nil: nothing is looked for
 
-	endShell context.CancelFunc // of the shell line that was begun last
+	shells   map[string]*shellLine // those that run, by OutputID
+	endShell context.CancelFunc    // of the one that was begun last
 
 	ticking      bool
 	forgetting   bool // a job waits for the end of a note

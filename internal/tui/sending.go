@@ -101,6 +101,7 @@ func (ob *outbox) do(name string, f func(context.Context, slash.Place) slash.Out
 func (m *model) finish(f finished) tea.Cmd {
 	o := f.Outcome
 	if f.at.Link != m.link {
+		delete(m.shells, o.Shell)
 		m.finishedElsewhere(f)
 		return nil
 	}
@@ -123,9 +124,7 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.talk.Notice("error", slash.Describe(o.Err))
 		m.talk.End()
 	}
-	if o.Aside != "" && (o.Err != nil || !o.Stays) { // the conversation says it, or a note
-		m.talk.Amend(o.Aside, "")
-	}
+	m.shellEnded(o)
 	if o.Edit != nil && o.Edit.Session == m.state.SessionID {
 		m.rewrite = o.Edit
 	}
@@ -146,7 +145,6 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 			m.notices = append(m.notices, o.Info)
 		}
 	case o.Stays:
-		m.talk.Amend(o.Aside, o.Info)
 		m.talk.End()
 	case o.Info != "":
 		m.talk.Notice("info", o.Info)

@@ -172,3 +172,47 @@ func TestAShellLineStandsWhereItWasTyped(t *testing.T) {
 		t.Errorf("the line stands there %d times:\n%s", n, screen)
 	}
 }
+
+// What a line for the shell says is on the screen as it arrives, where the line was typed.
+func TestAShellLineIsSeenWhileItRuns(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.write("hello")
+	h.press("enter")
+	h.until("the answer", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
+	for _, marks := range []string{"!", "!!"} {
+		gate := fmt.Sprintf("gate-%d", len(marks))
+		d.Fifo(gate)
+		h.write(marks + "echo first $((40+1)); cat " + gate + "; echo last $((40+2))" + marks)
+		h.press("enter")
+		h.sees("first 41")
+		if screen := h.screen(); strings.Contains(screen, "last 42"+marks) {
+			t.Errorf("the line has ended:\n%s", screen)
+		}
+		d.Write(gate, "let through\n")
+		h.sees("let through", "last 42"+marks)
+		h.until("the end of the line", func() bool { return len(h.working) == 0 })
+	}
+	screen := h.screen()
+	if n := strings.Count(screen, "let through"); n != 2 {
+		t.Errorf("the output stands there %d times, want once for each line:\n%s", n, screen)
+	}
+}
+
+// A shell line that joined the conversation stands below the end of the run before it, also
+// when the conversation is read again.
+func TestAShellLineStandsBelowTheRunBeforeIt(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.write("hello")
+	h.press("enter")
+	h.until("the answer", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
+	h.write("!echo typed $((40+2))")
+	h.press("enter")
+	h.sees("I ran this in the shell", "typed 42")
+	for _, screen := range []string{h.screen(), useDaemon(t, d.Socket).screen()} {
+		if end, line := strings.Index(screen, " in · "), strings.Index(screen, "I ran this"); end < 0 || end > line {
+			t.Errorf("want the run's end above the line:\n%s", screen)
+		}
+	}
+}

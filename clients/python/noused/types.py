@@ -190,6 +190,8 @@ class ExtensionCommandParams(TypedDict):
     """an operation's name"""
     note: NotRequired[str]
     """with it the result joins the conversation: the session goes on from a message of the user, this text and the result below it. Refused while a run is active"""
+    output_id: NotRequired[str]
+    """a name of the client's choice, at most 100 bytes: what the operation says while it runs is told in status events operation_output with this output_id"""
     payload: NotRequired[dict[str, Any]]
     """the arguments"""
     phase: NotRequired[Literal["setup", "verify", "cleanup"]]
@@ -1210,6 +1212,8 @@ class Status(TypedDict):
     """of approval_resolved: the option's id, where one was taken"""
     outcome: NotRequired[Literal["allowed", "denied", "withdrawn"]]
     """of approval_resolved"""
+    output_id: NotRequired[str]
+    """of operation_output: the one that the extension_command named; message is the text"""
     pending_counts: NotRequired[StatusPendingCounts]
     run_id: NotRequired[str]
     session_id: NotRequired[str]

@@ -67,7 +67,7 @@ func silent(code protocol.Code) bool {
 	case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested,
 		protocol.StatusMarkedRead,
 		protocol.StatusToolsChanged, protocol.StatusSettingChanged, protocol.StatusJobEnded, protocol.StatusSessionDeleted,
-		protocol.StatusApprovalRequested, protocol.StatusApprovalResolved:
+		protocol.StatusApprovalRequested, protocol.StatusApprovalResolved, protocol.StatusOperationOutput:
 		return true
 	}
 	return false

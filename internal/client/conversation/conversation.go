@@ -187,6 +187,9 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 	case m.Type != "message" && (m.Type != "" || m.Role == ""):
 		c.addUnknown(i, raw)
 	case m.Role == "user":
+		if m.RunID == "" { // of no run: the one before is over
+			c.leaveRun(old)
+		}
 		c.enterRun(m.RunID)
 		c.loseCalls()
 		e := c.messageEntry(User, keyOr(m.ID, i))

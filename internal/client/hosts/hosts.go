@@ -122,14 +122,19 @@ func Line(host, kind string, value []byte, deleted bool) []byte {
 	return append(line, '}')
 }
 
+// shortID is how many characters of an id's end lists show.
+const shortID = 8
+
 // Find are the sessions that a name may mean: the one of that id, else those whose id begins
-// so, else of that title, else those whose title begins so.
+// so, else the one whose id ends in these eight characters or more, else of that
+// title, else those whose title begins so.
 func Find(name string, all []protocol.SessionInfo) (found []protocol.SessionInfo) {
 	for _, fits := range []func(protocol.SessionInfo) bool{
 		func(s protocol.SessionInfo) bool { return s.SessionID == name },
 		func(s protocol.SessionInfo) bool {
 			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
 		},
+		func(s protocol.SessionInfo) bool { return len(name) >= shortID && strings.HasSuffix(s.SessionID, name) },
 		func(s protocol.SessionInfo) bool { return s.Title == name },
 		func(s protocol.SessionInfo) bool { return strings.HasPrefix(s.Title, name) },
 	} {

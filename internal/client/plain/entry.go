@@ -14,6 +14,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 func Usage(u *protocol.Usage) string {
@@ -123,25 +124,41 @@ func Folders(list []protocol.SessionInfo) (folders []string) {
 	return folders
 }
 
-func SessionLines(list []protocol.SessionInfo, active string) []Span {
-	rows := [][]string{{"", "SESSION", "CREATED", "UPDATED", "MESSAGES", "STATE", "TITLE"}}
+// SessionLines is a table of sessions, a line of at most width cells for each, of which the
+// titles take what the others leave. Ages are as of now. The short ids stand last.
+func SessionLines(list []protocol.SessionInfo, active string, now time.Time, width int) []Span {
+	rows := [][]string{{"", "STATE", "UPDATED", "MESSAGES", ""}}
 	for _, s := range list {
 		mark := ""
 		if s.SessionID == active {
 			mark = "*"
 		}
-		rows = append(rows, []string{
-			mark, s.SessionID, Stamp(s.CreatedAt), Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), StateWord(s),
-			OneLine(s.Title, 60),
-		})
+		rows = append(rows, []string{mark, StateWord(s), format.Age(s.UpdatedAt, now), strconv.Itoa(s.Messages), ""})
+	}
+	AlignRight(rows, 3, 4)
+	titles, widest := []string{"TITLE"}, minTitle
+	for _, s := range list {
+		titles = append(titles, Title(s.Title))
+		widest = max(widest, cell.Width(titles[len(titles)-1]))
 	}
 	lines := make([]Span, len(rows))
 	for i, text := range Table(rows) {
-		lines[i].Text = text
+		id := "SESSION"
+		if i > 0 {
+			id = Tail(list[i-1].SessionID)
+		}
+		room := max(width-cell.Width(text)-4-tailLength, minTitle)
+		lines[i].Text = text + "  " + cell.Fit(titles[i], min(room, widest)) + "  " + id
 	}
 	lines[0].Look = Dim
 	return lines
 }
+
+// minTitle is how many cells a title has in a table however narrow that is to be.
+const minTitle = 12
+
+// Title is a session's title in a line, without the marks of Markdown.
+func Title(text string) string { return format.Unmarked(OneLine(text, 4*LineWidth)) }
 
 // Run is a run: what it left in a session, on all branches.
 type Run struct {

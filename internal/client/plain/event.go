@@ -11,13 +11,9 @@ import (
 )
 
 // Tail is the end of an id, which differs where its beginning, a time, does not.
-func Tail(id string) string {
-	const n = 8
-	if len(id) <= n {
-		return id
-	}
-	return id[len(id)-n:]
-}
+func Tail(id string) string { return id[max(0, len(id)-tailLength):] }
+
+const tailLength = 8
 
 // Event is an event's payload in one line.
 func Event(ev protocol.Event) string {

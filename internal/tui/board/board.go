@@ -120,7 +120,8 @@ func (b *Board) SetNote(text string) { b.note = text }
 // SetGone says which folders are no more.
 func (b *Board) SetGone(folders map[string]bool) { b.swept = folders }
 
-// Load replaces all sessions of a host: those of list_sessions at one moment. What
+// Load replaces all sessions of a host: those of list_sessions at one moment, but for the blank
+// ones. What
 // happened after that moment is told by Apply; what happened shortly before it may be,
 // too. More: there are others that are not in the list. The filter and the
 // session under the cursor stay.
@@ -139,6 +140,9 @@ func (b *Board) Load(name string, list []protocol.SessionInfo, more bool) {
 	}
 	h.loaded, h.more = true, more
 	for _, info := range list {
+		if info.Blank() {
+			continue
+		}
 		id := ID{name, info.SessionID}
 		r := before[id]
 		if r == nil {
@@ -154,6 +158,10 @@ func (b *Board) Load(name string, list []protocol.SessionInfo, more bool) {
 
 // Put takes in what list_sessions of a host says of one session now.
 func (b *Board) Put(name string, info protocol.SessionInfo) {
+	if info.Blank() {
+		b.Remove(ID{name, info.SessionID})
+		return
+	}
 	b.change(b.row(ID{name, info.SessionID}), func(r *row) {
 		b.previews.changed(r, info)
 		r.set(info)

@@ -217,6 +217,24 @@ func TestAApprovalAboutASessionThatIsGone(t *testing.T) {
 	}
 }
 
+// What was said and what a session is called is Markdown, of which a row shows no marks; one
+// in which nothing was said is on no board.
+func TestARowHasNoMarksOfMarkdown(t *testing.T) {
+	b := New(Look{})
+	b.Load("", []protocol.SessionInfo{
+		{
+			SessionID: "ses-1", Title: "mend **the** `parser`", LastText: "## `go test` **passes**", Messages: 2,
+			CreatedAt: noon,
+		},
+		{SessionID: "ses-2", CreatedAt: noon},
+	}, false)
+	lines := strings.Join(b.Lines(noon), "\n")
+	if !strings.Contains(lines, "mend the parser") || !strings.Contains(lines, "go test passes") ||
+		strings.ContainsAny(lines, "*`#") || b.Has(ID{"", "ses-2"}) {
+		t.Errorf("the board is\n%s", lines)
+	}
+}
+
 // A line whose beginning was missed is not shown with a hole in it.
 func TestTheLastLineIsWholeOrOld(t *testing.T) {
 	b := filled()

@@ -191,11 +191,11 @@ func (r *row) heard(e protocol.MessageEnd) {
 
 // title is what the session is called.
 func (r *row) title() string {
-	return cmp.Or(cell.Line(r.info.Title, maxTitle), "(no title)")
+	return cmp.Or(format.Unmarked(cell.Line(r.info.Title, maxTitle)), "(no title)")
 }
 
 // said is the last line of the latest answer.
-func (r *row) said() string { return cell.Line(r.info.LastText, maxText) }
+func (r *row) said() string { return format.Unmarked(cell.Line(r.info.LastText, maxText)) }
 
 // does says what the session needs or is doing, and since when.
 func (r *row) does(now time.Time) string {

@@ -247,7 +247,7 @@ func (b *Board) drawn(r *row, width int, now time.Time) string {
 		age = fmt.Sprintf(" %*s", ageCells, format.ShortAge(r.info.UpdatedAt, now))
 	}
 	room -= cell.Width(model) + cell.Width(age)
-	titled := min(max(room*2/5, 14), 36, room)
+	titled := min(max(room*2/5, 14), room)
 	title := cell.Fit(r.title(), titled)
 	does, said := r.does(now), r.said()
 	rest := room - titled - 2

@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ const folderMost = 28
 const noTitle = "(no title)"
 
 // Sessions makes items of the answers of list_sessions and of search_sessions,
-// which may be empty: the sessions in their order, then those that only the
+// which may be empty: the sessions in their order, without the blank ones, then those that only the
 // search found. Ages are as of now; home is shown as ~, "" as nothing.
 func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now time.Time, home string) []Item {
 	found := map[string][]string{}
@@ -25,7 +26,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 		if found[m.SessionID] == nil {
 			order = append(order, m)
 		}
-		found[m.SessionID] = append(found[m.SessionID], cell.Line(m.Snippet, maxTitle))
+		found[m.SessionID] = append(found[m.SessionID], format.Unmarked(cell.Line(m.Snippet, maxTitle)))
 	}
 	titles := map[string]string{}
 	for _, s := range list {
@@ -34,7 +35,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 	items := make([]Item, 0, len(list)+len(order))
 	listed := map[string]bool{}
 	for _, s := range list {
-		if listed[s.SessionID] {
+		if listed[s.SessionID] || s.Blank() {
 			continue
 		}
 		listed[s.SessionID] = true
@@ -47,7 +48,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 			if parent == "" {
 				parent = s.ParentID
 			}
-			detail = append(detail, "branch of "+cell.Truncate(cell.Line(parent, maxTitle), 24))
+			detail = append(detail, "branch of "+cell.Truncate(title(parent), 24))
 		}
 		items = append(items, Item{
 			ID: s.SessionID, Title: title(s.Title), Mark: mark(s),
@@ -66,10 +67,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 }
 
 func title(text string) string {
-	if text = cell.Line(text, maxTitle); text == "" {
-		return noTitle
-	}
-	return text
+	return cmp.Or(format.Unmarked(cell.Line(text, maxTitle)), noTitle)
 }
 
 // mark says what a session needs of somebody, or does.

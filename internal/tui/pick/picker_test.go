@@ -27,6 +27,7 @@ func sessions() []Item {
 		},
 		{SessionID: "ses-2", Title: "日本語の挨拶を書く", UpdatedAt: ago(3 * time.Minute), Messages: 1, RunState: "idle"},
 		{SessionID: "ses-3", Title: "", UpdatedAt: ago(26 * time.Hour), Messages: 0, RunState: "idle"},
+		{SessionID: "ses-blank", CreatedAt: ago(time.Hour), UpdatedAt: ago(time.Hour), RunState: "idle"}, // which is left out
 		{
 			SessionID: "ses-4", Title: "Why is the lantern dark? And what would have to be done about it, and by whom?",
 			UpdatedAt: ago(5 * time.Hour), Messages: 140, RunState: "idle", ParentID: "ses-1",

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -70,7 +71,7 @@ func (t *Tree) SetTree(tree protocol.Tree) {
 			parent = -1
 		}
 		number[n.ID] = len(t.nodes)
-		text := cell.Line(n.Snippet, maxTitle)
+		text := format.Unmarked(cell.Line(n.Snippet, maxTitle))
 		t.nodes = append(t.nodes, node{
 			id: n.ID, role: cell.Line(n.Role, 32), text: text, folded: fold(text),
 			parent: parent, leaf: n.ID == tree.LeafID,

@@ -50,6 +50,21 @@ func TestTreeViews(t *testing.T) {
 	golden(t, NewTree("Tree", protocol.Tree{}, Look{}), "tree-empty", 30, 8)
 }
 
+// A line of Markdown is shown as people read it, in the tree and in the list of sessions.
+func TestListsShowNoMarksOfMarkdown(t *testing.T) {
+	tree := NewTree("tree", protocol.Tree{LeafID: "a", Nodes: []protocol.Node{
+		{ID: "a", Role: "assistant", Snippet: "## **Done:** `go test` passes"},
+	}}, Look{})
+	items := Sessions([]protocol.SessionInfo{{SessionID: "ses-1", Title: "mend `it` **now**", Messages: 1}},
+		[]protocol.SearchMatch{{SessionID: "ses-2", Title: "`x`", Snippet: "**found** here"}}, now, "")
+	if got := tree.nodes[0].text; got != "Done: go test passes" {
+		t.Errorf("the tree has %q", got)
+	}
+	if items[0].Title != "mend it now" || items[1].Title != "x" || !strings.HasPrefix(items[1].Search, "found here") {
+		t.Errorf("the list has %+v", items)
+	}
+}
+
 func TestTreeOrder(t *testing.T) {
 	tree := NewTree("Tree", forked(), Look{})
 	// Only what leads away from the leaf is indented; the tool's result is not

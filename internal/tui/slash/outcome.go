@@ -11,7 +11,7 @@ type Outcome struct {
 	Name  string // of the command, where the screen shows that it is at work
 	Info  string // a line or more for the user
 	Stays bool   // info stands in the conversation of this screen, and stays
-	Aside string // the key of what stands there for it meanwhile
+	Shell string // the OutputID of the line for the shell that has ended
 	Err   error
 
 	Text   string   // goes back into the input: what was not accepted

@@ -28,6 +28,9 @@ type Place struct {
 	Link   *follow.Session // nil of a daemon that is not shown: it is dialled for each command
 	Busy   *sync.WaitGroup // of link
 	State  protocol.State
+
+	// OutputID names the output of an operation, which events tell while it runs; "": none do.
+	OutputID string
 }
 
 func (p Place) Scope() protocol.Scope { return protocol.Scope{SessionID: p.State.SessionID} }

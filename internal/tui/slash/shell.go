@@ -77,7 +77,7 @@ func shell(ctx context.Context, p Place, line, note string) (r protocol.Extensio
 	defer c.Close()
 	r, err = client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{
 		Scope: p.Scope(), Name: "bash",
-		Payload: args, Note: note,
+		Payload: args, Note: note, OutputID: p.OutputID,
 	})
 	var wire *protocol.Error
 	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected &&
@@ -89,9 +89,32 @@ func shell(ctx context.Context, p Place, line, note string) (r protocol.Extensio
 
 // shown is a line and the end of its output.
 func shown(line string, r protocol.ExtensionResult) string {
-	out := r.Result
-	if over := len(out) - maxShell; over > 0 {
-		out = fmt.Sprintf("(%d bytes before)\n%s", over, format.CutStart(out, maxShell))
+	o := ShellOutput{Line: line}
+	o.Add(r.Result)
+	return o.String()
+}
+
+// ShellOutput is a line for the shell and the end of what it has said so far.
+type ShellOutput struct {
+	Line string
+	end  string
+	over int // bytes that are not in end
+}
+
+// Add takes in what the line says next.
+func (o *ShellOutput) Add(text string) {
+	o.end += text
+	if over := len(o.end) - maxShell; over > 0 {
+		all := len(o.end)
+		o.end = format.CutStart(o.end, maxShell)
+		o.over += all - len(o.end)
 	}
-	return "$ " + line + "\n" + out
+}
+
+func (o *ShellOutput) String() string {
+	text := "$ " + o.Line + "\n"
+	if o.over > 0 {
+		text += fmt.Sprintf("(%d bytes before)\n", o.over)
+	}
+	return text + o.end
 }

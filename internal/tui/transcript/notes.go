@@ -52,11 +52,12 @@ func (t *Transcript) Notice(kind, text string) {
 func (t *Transcript) Aside(text string) (key string) { return t.talk.Aside(text) }
 
 // Amend gives an Aside another text, where it stands. One that is not there any more is added
-// again, unless the text is "".
-func (t *Transcript) Amend(key, text string) {
+// again, unless the text is "". It returns the key that it has then.
+func (t *Transcript) Amend(key, text string) string {
 	if !t.talk.Amend(key, text) && text != "" {
-		t.talk.Aside(text)
+		return t.talk.Aside(text)
 	}
+	return key
 }
 
 // retries keeps one note of the retries of a request, which counts down to the next.

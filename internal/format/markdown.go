@@ -1,0 +1,30 @@
+package format
+
+import (
+	"regexp"
+	"strings"
+)
+
+// What Markdown marks in one line. A pair of stars counts at the edge of a word only: in
+// src/**/*.go they are a pattern. Single stars and underscores stay, as they are in names and
+// patterns more often than not.
+var (
+	lineMark = regexp.MustCompile(`^\s*(?:#{1,6}\s+|>\s*)+`)
+	strong   = regexp.MustCompile(`(^|[\s("'\[*_])(\*\*|~~)([^\s*~](?:[^*~]*[^\s*~])?)(\*\*|~~)`)
+	code     = regexp.MustCompile("``?([^`]+)``?")
+	link     = regexp.MustCompile(`!?\[([^\[\]]+)\]\([^()\s]+\)`)
+	fence    = regexp.MustCompile("^\\s*```+[\\w+-]*\\s*$")
+)
+
+// Unmarked is a line of Markdown as people read it, without the marks of headings, quotes,
+// bold and struck text, code and links.
+func Unmarked(line string) string {
+	if !strings.ContainsAny(line, "#>*~`[") {
+		return line
+	}
+	line = fence.ReplaceAllString(line, "")
+	line = lineMark.ReplaceAllString(line, "")
+	line = link.ReplaceAllString(line, "$1")
+	line = strong.ReplaceAllString(line, "$1$3")
+	return code.ReplaceAllString(line, "$1")
+}
