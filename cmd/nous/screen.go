@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/export"
 	"noused/internal/client/hosts"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
@@ -64,7 +65,7 @@ func (a *app) site() tui.Site {
 			if err != nil {
 				return err
 			}
-			return exporters[format](w, doc)
+			return export.Writers[format](w, doc)
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -457,7 +456,7 @@ escaped in json and atif.`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			write := exporters[format]
+			write := export.Writers[format]
 			if write == nil {
 				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
 			}
@@ -491,11 +490,4 @@ func (a *app) document(ctx context.Context, session, format string) (*export.Doc
 	}
 	defer c.Close()
 	return export.Read(ctx, sender{a, c}, session, format, a.far != nil)
-}
-
-// exporters write a session in each of the formats.
-var exporters = map[string]func(io.Writer, *export.Document) error{
-	"md":   func(w io.Writer, doc *export.Document) error { return export.Markdown(w, doc, loaded) },
-	"json": export.JSON, "atif": export.ATIF,
-	"html": func(w io.Writer, doc *export.Document) error { return export.HTML(w, doc, richText) },
 }
