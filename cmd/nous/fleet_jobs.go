@@ -103,22 +103,22 @@ func labelsOf(given []string) (map[string]string, error) {
 }
 
 func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
-	err := a.withJobs(keys.soft, func(l *fleetLink) error {
-		again, err := l.jobs.Submit(keys.soft, j)
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
+	err := a.withJobs(keys.Soft, func(l *fleetLink) error {
+		again, err := l.jobs.Submit(keys.Soft, j)
 		if err != nil {
 			return err
 		}
-		a.noteSubmitted(keys.soft, l, j, again)
+		a.noteSubmitted(keys.Soft, l, j, again)
 		return nil
 	})
 	if err != nil || !wait {
 		switch {
 		case err == nil:
 			a.printJobID(j.ID)
-		case keys.soft.Err() != nil:
-			err = context.Cause(keys.soft)
+		case keys.Soft.Err() != nil:
+			err = context.Cause(keys.Soft)
 		}
 		return leftOr(err)
 	}
@@ -129,15 +129,15 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 			return err
 		})
 	}
-	if err = await(keys.soft); err != nil && keys.soft.Err() != nil {
-		if _, err = a.cancelJob(keys.hard, j.ID); err == nil {
-			err = await(keys.hard)
+	if err = await(keys.Soft); err != nil && keys.Soft.Err() != nil {
+		if _, err = a.cancelJob(keys.Hard, j.ID); err == nil {
+			err = await(keys.Hard)
 		}
 	}
 	if err != nil {
-		if keys.hard.Err() != nil {
+		if keys.Hard.Err() != nil {
 			a.notef("the job %s goes on; nous fleet jobs shows it", j.ID)
-			err = context.Cause(keys.hard)
+			err = context.Cause(keys.Hard)
 		}
 		return leftOr(err)
 	}

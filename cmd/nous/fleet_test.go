@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/client/hosts"
+	"noused/internal/cmdline"
 	"noused/internal/daemontest"
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
@@ -214,7 +215,7 @@ func TestWhatAServerDeniesIsSaid(t *testing.T) {
 		!strings.Contains(nextOf(err), "your user there needs permission") {
 		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
 	}
-	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {
+	if err := l.why(t.Context(), cmdline.ErrInterrupted); err != cmdline.ErrInterrupted {
 		t.Errorf("another error: got %v", err)
 	}
 }

@@ -123,14 +123,14 @@ func (a *app) watching(ctx context.Context, run func(context.Context) error) err
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
 	defer signal.Stop(broken)
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
-	err := run(keys.soft)
+	err := run(keys.Soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, cmdline.ErrInterrupted):
 		return nil
 	}
 	return err

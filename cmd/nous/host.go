@@ -210,7 +210,7 @@ func (h *host) reach(ctx context.Context) error {
 	switch {
 	case err == nil:
 		h.reached.Store(true)
-	case h.left.Load(), asking.Err() != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errInterrupted)):
+	case h.left.Load(), asking.Err() != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), cmdline.ErrInterrupted)):
 		h.left.Store(true)
 		_ = h.link.Close()
 		return &quietExit{exitLeft}

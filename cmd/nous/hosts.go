@@ -205,8 +205,8 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 // eventsOfHosts prints the events of all hosts as they come, until Ctrl-C. A host that does
 // not come back ends, and the others go on.
 func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	width := 0
 	var all []hosts.Host
 	for _, h := range a.hosts {
@@ -217,7 +217,7 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 		all = append(all, one)
 	}
 	errs := make([]error, len(all))
-	err := hosts.Follow(keys.soft, all, func(h hosts.Host, line follow.Line) error {
+	err := hosts.Follow(keys.Soft, all, func(h hosts.Host, line follow.Line) error {
 		if a.json {
 			a.printOf(h.Name, "event", line.Raw)
 		} else {
@@ -237,14 +237,11 @@ func (a *app) followAll(ctx context.Context, types []string, tell func(follow.Li
 	if err != nil {
 		return err
 	}
-	defer f.events.Close()
+	defer f.Close()
 	for {
-		h, err := f.next(ctx, 0)
-		switch h := h.(type) {
-		case follow.Line:
-			err = tell(h)
-		case follow.Gap:
-			err = tell(h.Line)
+		line, err := f.NextLine(ctx)
+		if err == nil {
+			err = tell(line)
 		}
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
 	"noused/internal/client/plain"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -44,18 +45,18 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
 	defer signal.Stop(broken)
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	if p.Limit == nil {
 		limit := maxWatch
 		p.Limit = &limit
 	}
 	l := &liveList{a: a, p: p, all: all}
-	err := l.run(keys.soft)
+	err := l.run(keys.Soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, cmdline.ErrInterrupted):
 		return nil
 	}
 	return err
@@ -69,12 +70,12 @@ func (l *liveList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.events.Close()
+	defer f.Close()
 	for {
 		list, err := l.list(ctx)
 		switch {
 		case errors.Is(err, client.ErrLost), isNoDaemon(err):
-			if _, err = f.reconnect(ctx, err); err != nil {
+			if _, err = f.Reconnect(ctx, err); err != nil {
 				return err
 			}
 			continue
@@ -84,7 +85,7 @@ func (l *liveList) run(ctx context.Context) error {
 		if l.show(list); l.a.out.failure() != nil {
 			return l.a.out.failure()
 		}
-		if err := f.awaitChange(ctx); err != nil {
+		if err := awaitChange(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -92,15 +93,15 @@ func (l *liveList) run(ctx context.Context) error {
 
 // awaitChange returns when sessions should be listed again: soon after something
 // has happened, at once after a gap, and now and then.
-func (f *feed) awaitChange(ctx context.Context) error {
+func awaitChange(ctx context.Context, f *follow.Feed) error {
 	begin, patience := time.Now(), listAgain
 	for {
 		left := patience - time.Since(begin)
 		if left <= 0 {
 			return nil
 		}
-		h, err := f.next(ctx, left)
-		if errors.Is(err, errLook) {
+		h, err := f.Next(ctx, left)
+		if errors.Is(err, follow.ErrQuiet) {
 			return nil
 		}
 		if err != nil {

@@ -262,34 +262,34 @@ func behaviorOf(flag string) (protocol.Kind, error) {
 // promptAndFollow subscribes before it prompts, so that no event of the run
 // can be missed: those that come before the reply wait in the subscription.
 func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *watch) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	if w.limit > 0 {
-		soft, cancel := context.WithTimeoutCause(keys.soft, w.limit, errTimeUp)
+		soft, cancel := context.WithTimeoutCause(keys.Soft, w.limit, errTimeUp)
 		defer cancel()
-		keys.soft = soft
+		keys.Soft = soft
 	}
-	c, err := a.dial(keys.hard)
+	c, err := a.dial(keys.Hard)
 	if err != nil {
 		return leftOr(err)
 	}
 	defer c.Close()
-	err = client.Meet(keys.hard, c, protocol.Prompt, p)
+	err = client.Meet(keys.Hard, c, protocol.Prompt, p)
 	if err == nil && p.IdempotencyKey != "" {
-		err = c.KeepsKeys(keys.hard)
+		err = c.KeepsKeys(keys.Hard)
 	}
 	if err != nil {
 		return leftOr(err)
 	}
-	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{})
+	f, err := a.subscribe(keys.Hard, protocol.SubscribeParams{})
 	if err != nil {
 		return leftOr(err)
 	}
 	w.keys, w.feed = keys, f
-	defer f.events.Close()
+	defer f.Close()
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
 	p.IdempotencyKey = keyOr(p.IdempotencyKey)
-	reply, err := call(keys.hard, a, c, protocol.Prompt, p)
+	reply, err := call(keys.Hard, a, c, protocol.Prompt, p)
 	if err != nil {
 		return leftOr(err)
 	}
@@ -299,8 +299,8 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *w
 	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
 	w.tally.run, w.tally.session = w.run, w.session
 	err = w.follow()
-	if !errors.Is(err, errInterrupted) && !errors.Is(err, client.ErrLost) {
-		a.seen(keys.hard, w.session)
+	if !errors.Is(err, cmdline.ErrInterrupted) && !errors.Is(err, client.ErrLost) {
+		a.seen(keys.Hard, w.session)
 	}
 	return leftOr(err)
 }
@@ -308,11 +308,11 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *w
 // promptAndWait lets the daemon wait and prints its answer as it is on the wire;
 // it still listens to Ctrl-C.
 func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	answered := make(chan error, 1)
 	go func() {
-		reply, err := fetch(keys.hard, a, protocol.Prompt, p, a.printAnswer)
+		reply, err := fetch(keys.Hard, a, protocol.Prompt, p, a.printAnswer)
 		if err == nil && reply.Result != nil {
 			err = endOf(reply.Result)
 		}
@@ -321,9 +321,9 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 	select {
 	case err := <-answered:
 		return err
-	case <-keys.soft.Done():
+	case <-keys.Soft.Done():
 	}
-	if err := a.abortRun(keys.hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
+	if err := a.abortRun(keys.Hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
 		return leftOr(err)
 	}
 	return <-answered
@@ -358,7 +358,7 @@ func endOf(r *protocol.PromptResult) error {
 
 // leftOr replaces the error of a second Ctrl-C by its exit status.
 func leftOr(err error) error {
-	if errors.Is(err, errInterrupted) {
+	if errors.Is(err, cmdline.ErrInterrupted) {
 		return &quietExit{exitLeft}
 	}
 	return err

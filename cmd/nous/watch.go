@@ -12,6 +12,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/client/follow"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -19,8 +20,8 @@ import (
 // daemon.
 type watch struct {
 	a     *app
-	keys  interrupts
-	feed  *feed
+	keys  cmdline.Interrupts
+	feed  *follow.Feed
 	asks  *approvalPrompt
 	tally *tally // shows the run
 
@@ -42,9 +43,6 @@ type watch struct {
 	answered bool // an answer was shown whole
 	gone     bool // the run was not there at the last look
 }
-
-// errLook says that nothing has happened for a while.
-var errLook = errors.New("look again")
 
 // errTimeUp says that --timeout has passed.
 var errTimeUp = errors.New("the time is up")
@@ -73,7 +71,7 @@ func (w *watch) follow() error {
 
 // isCut reports that the run is to be aborted now.
 func (w *watch) isCut(err error) bool {
-	if w.aborting || w.keys.hard.Err() != nil {
+	if w.aborting || w.keys.Hard.Err() != nil {
 		return false
 	}
 	switch {
@@ -81,11 +79,11 @@ func (w *watch) isCut(err error) bool {
 		w.late = true
 		w.a.complain(fmt.Sprintf("--timeout: the run has not ended within %s", w.limit))
 		return true
-	case errors.Is(err, errInterrupted) && w.detach:
+	case errors.Is(err, cmdline.ErrInterrupted) && w.detach:
 		w.a.notef("the run goes on; nous wait %s waits for its end, nous abort ends it", w.session)
 		return false
 	}
-	return errors.Is(err, errInterrupted)
+	return errors.Is(err, cmdline.ErrInterrupted)
 }
 
 // step goes on by one event, or by one question about lost ones.
@@ -93,20 +91,20 @@ func (w *watch) step() (done bool, err error) {
 	if w.doubt {
 		return false, w.askWhetherActive()
 	}
-	if w.horizon != nil && w.feed.events.Last() >= *w.horizon {
+	if w.horizon != nil && w.feed.Last() >= *w.horizon {
 		return true, w.endedUnseen(nil)
 	}
 	look := time.Duration(0)
-	if w.feed.first.Lacks != nil {
+	if w.feed.First.Lacks != nil {
 		look = w.a.look
 	}
 	var h follow.Update
 	err = w.asks.typed(w.patient(), func(ctx context.Context) (err error) {
-		h, err = w.feed.next(ctx, look)
+		h, err = w.feed.Next(ctx, look)
 		return err
 	})
 	switch {
-	case errors.Is(err, errLook):
+	case errors.Is(err, follow.ErrQuiet):
 		return w.look()
 	case err != nil:
 		return false, err
@@ -131,8 +129,8 @@ func (w *watch) step() (done bool, err error) {
 // ended is the end of a run that was seen. Where events may be missed it may be
 // all that was.
 func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
-	if w.feed.first.Lacks != nil && end.StopReason == protocol.StopCompleted &&
-		(w.feed.events.LostAnswer() || !w.answered) {
+	if w.feed.First.Lacks != nil && end.StopReason == protocol.StopCompleted &&
+		(w.feed.LostAnswer() || !w.answered) {
 		return true, w.endedUnseen(nil)
 	}
 	if w.lacksAnswer(*end) {
@@ -161,7 +159,7 @@ func (w *watch) allow(one protocol.Approval) {
 	if no := approval.No(one); one.Kind != protocol.ApprovalTool && no != nil {
 		option = no.ID
 	}
-	_, err := ask(w.keys.hard, w.a, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option})
+	_, err := ask(w.keys.Hard, w.a, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option})
 	if wire := (*protocol.Error)(nil); errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved {
 		return // somebody else was faster
 	}
@@ -171,7 +169,7 @@ func (w *watch) allow(one protocol.Approval) {
 // look asks a daemon whose events may be missed whether the run is still there. Its end
 // may be on its way when it is not; at the second look it is not any more.
 func (w *watch) look() (done bool, err error) {
-	state, err := ask(w.keys.hard, w.a, protocol.GetState, protocol.GetStateParams{})
+	state, err := ask(w.keys.Hard, w.a, protocol.GetState, protocol.GetStateParams{})
 	switch {
 	case err != nil:
 		return false, err
@@ -187,9 +185,9 @@ func (w *watch) look() (done bool, err error) {
 // patient is the context that the next Ctrl-C ends.
 func (w *watch) patient() context.Context {
 	if w.aborting {
-		return w.keys.hard
+		return w.keys.Hard
 	}
-	return w.keys.soft
+	return w.keys.Soft
 }
 
 // applyLine shows an event of the run, and returns the one that ends it.
@@ -221,7 +219,7 @@ func (w *watch) applyLine(line follow.Line) *protocol.AgentEnd {
 
 func (w *watch) abort() error {
 	w.aborting = true
-	return w.a.abortRun(w.keys.hard, protocol.AbortParams{
+	return w.a.abortRun(w.keys.Hard, protocol.AbortParams{
 		Scope: protocol.Scope{SessionID: w.session}, RunID: w.run,
 	})
 }
@@ -231,12 +229,12 @@ func (w *watch) abort() error {
 // the run is known to be over, so that its end cannot lie beyond it.
 func (w *watch) askWhetherActive() error {
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.session}}
-	state, err := ask(w.keys.hard, w.a, protocol.GetState, p)
+	state, err := ask(w.keys.Hard, w.a, protocol.GetState, p)
 	if err == nil && state.RunID != w.run {
-		state, err = ask(w.keys.hard, w.a, protocol.GetState, p)
+		state, err = ask(w.keys.Hard, w.a, protocol.GetState, p)
 	}
 	if errors.Is(err, client.ErrLost) || isNoDaemon(err) {
-		_, err := w.feed.reconnect(w.patient(), err)
+		_, err := w.feed.Reconnect(w.patient(), err)
 		return err // in doubt still
 	}
 	if err != nil {
@@ -259,7 +257,7 @@ func isNoDaemon(err error) bool {
 // with what the session remembers of it.
 func (w *watch) endedUnseen(seen *protocol.AgentEnd) error {
 	w.a.notef("%s has ended; its last answer, from the session:", w.run)
-	c, err := w.a.dial(w.keys.hard)
+	c, err := w.a.dial(w.keys.Hard)
 	if err != nil {
 		return err
 	}
@@ -267,7 +265,7 @@ func (w *watch) endedUnseen(seen *protocol.AgentEnd) error {
 	var last protocol.Message
 	var text jsontext.Value // last, as the daemon has it
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: w.session}}
-	for page, err := range client.Pages(p, client.Messages(w.keys.hard, sender{w.a, c})) {
+	for page, err := range client.Pages(p, client.Messages(w.keys.Hard, sender{w.a, c})) {
 		if err != nil {
 			return err
 		}
@@ -276,7 +274,7 @@ func (w *watch) endedUnseen(seen *protocol.AgentEnd) error {
 			if err := json.Unmarshal(raw, &m); err != nil {
 				return fmt.Errorf("decode message: %w", err)
 			}
-			if (m.RunID == w.run || w.feed.first.Lacks != nil && m.RunID == "") && m.Role == "assistant" {
+			if (m.RunID == w.run || w.feed.First.Lacks != nil && m.RunID == "") && m.Role == "assistant" {
 				last, text = m, raw
 			}
 		}
@@ -301,7 +299,7 @@ func (w *watch) endedUnseen(seen *protocol.AgentEnd) error {
 // endOf is how a run has ended whose end was missed: as the session tells it, or else as
 // its last message does.
 func (w *watch) endOf(last protocol.Message) protocol.AgentEnd {
-	state, err := ask(w.keys.hard, w.a, protocol.GetState, protocol.GetStateParams{
+	state, err := ask(w.keys.Hard, w.a, protocol.GetState, protocol.GetStateParams{
 		Scope: protocol.Scope{SessionID: w.session},
 	})
 	if run := state.LastRun; err == nil && run != nil && run.RunID == w.run {
