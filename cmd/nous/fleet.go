@@ -260,7 +260,7 @@ func nextOf(err error) string {
 		gone    *via.NoHostError
 		refused *via.RefusedError
 		away    *via.AwayError
-		lost    *fleetError
+		lost    *jobs.UnreachableError
 	)
 	switch {
 	case errors.As(err, &gone):

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -17,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/client/hosts"
-	"noused/internal/cmdline"
 	"noused/internal/daemontest"
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
@@ -199,24 +197,6 @@ func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 				t.Errorf("nous fleet %s: got status %d and %q, want %q", command, got.status, got.errout, want)
 			}
 		}
-	}
-}
-
-// What the server denies is said instead of a time that has passed.
-func TestWhatAServerDeniesIsSaid(t *testing.T) {
-	t.Parallel()
-	l := &fleetLink{denied: new(atomic.Pointer[via.RefusedError])}
-	late := fmt.Errorf("claims: %w", context.DeadlineExceeded)
-	if err := l.why(t.Context(), late); err != late {
-		t.Errorf("nothing was denied: got %v", err)
-	}
-	l.denied.Store(via.Denied("nats://box", nats.ErrPermissionViolation))
-	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") ||
-		!strings.Contains(nextOf(err), "your user there needs permission") {
-		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
-	}
-	if err := l.why(t.Context(), cmdline.ErrInterrupted); err != cmdline.ErrInterrupted {
-		t.Errorf("another error: got %v", err)
 	}
 }
 

@@ -142,7 +142,7 @@ var layers = []layer{
 		"internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/client/jobs", ours: []string{
-		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/protocol",
+		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/protocol",
 	}},
 	{pattern: "internal/client/proxy", ours: []string{
 		"internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/protocol",
