@@ -540,7 +540,7 @@ func (a *app) fold(text string) string {
 	if !a.outStyle.Terminal {
 		return text
 	}
-	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.w)), "\n")
+	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.W)), "\n")
 }
 
 // printQuestion prints a question in full.

@@ -327,7 +327,7 @@ func (a *app) followLog(ctx context.Context, path string, f *os.File) error {
 	defer func() { _ = f.Close() }()
 	tick := time.NewTicker(logLook)
 	defer tick.Stop()
-	for a.out.failure() == nil {
+	for a.out.Failure() == nil {
 		next, turned := turnedLog(path, f)
 		a.printPieces(bufio.NewReaderSize(f, 64<<10)) // to the end, also of the file from before
 		if turned {

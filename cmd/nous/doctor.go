@@ -80,7 +80,7 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 				return &quietExit{exitNoDaemon}
 			}
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
-			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.w, a.err
+			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.W, a.err
 			err = child.Run()
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) &&
 				(exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {

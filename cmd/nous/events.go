@@ -106,10 +106,10 @@ func (a *app) printEvents(ctx context.Context, f *follow.Feed) error {
 func (a *app) printLine(line follow.Line) error {
 	if a.json {
 		a.printJSON(line.Raw)
-		return a.out.failure()
+		return a.out.Failure()
 	}
 	a.printLineOf("", line)
-	return a.out.failure()
+	return a.out.Failure()
 }
 
 // printLineOf prints an event; host is where it is of, and a space, or "".

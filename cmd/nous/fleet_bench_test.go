@@ -37,7 +37,7 @@ func (b *listedBoard) Show() (time.Duration, error) {
 func BenchmarkFleetBoard(b *testing.B) {
 	const many = 100
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	board := &listedBoard{&fleetBoard{a: &app{out: &output{w: io.Discard}}}, many}
+	board := &listedBoard{&fleetBoard{a: &app{out: &plain.Output{W: io.Discard}}}, many}
 	board.watch = hosts.NewWatch(hosts.Options{
 		Host: func(name string) hosts.Host {
 			return hosts.Host{Name: name, Sessions: func(context.Context, protocol.ListSessionsParams) (jsontext.Value, error) {

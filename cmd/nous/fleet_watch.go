@@ -128,7 +128,7 @@ func (a *app) watching(ctx context.Context, run func(context.Context) error) err
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
 	err := run(keys.Soft)
 	switch {
-	case errors.Is(a.out.failure(), syscall.EPIPE):
+	case errors.Is(a.out.Failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
 	case errors.Is(err, cmdline.ErrInterrupted):
 		return nil
@@ -155,8 +155,8 @@ func (b *fleetBoard) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case b.a.out.failure() != nil:
-			return b.a.out.failure()
+		case b.a.out.Failure() != nil:
+			return b.a.out.Failure()
 		case first && b.watch.Hosts() == 0 || !mayComeBack(err):
 			return err
 		}
@@ -254,7 +254,7 @@ func (b *fleetBoard) Show() (again time.Duration, err error) {
 	default:
 		b.redraw(now)
 	}
-	return again, b.a.out.failure()
+	return again, b.a.out.Failure()
 }
 
 func (b *fleetBoard) redraw(now time.Time) {

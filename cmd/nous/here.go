@@ -235,7 +235,7 @@ func someOf(found []protocol.SessionInfo) string {
 // seen says that the session was read up to now, if what nous printed went to a
 // person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
-	if plain.IsTerminal(a.out.w) && session != "" {
+	if plain.IsTerminal(a.out.W) && session != "" {
 		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
 	}
 }

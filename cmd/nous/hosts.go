@@ -223,7 +223,7 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 		} else {
 			a.printLineOf(h.Name+strings.Repeat(" ", width-len(h.Name)+1), line)
 		}
-		return a.out.failure() // nobody reads: all end
+		return a.out.Failure() // nobody reads: all end
 	}, func(h hosts.Host, err error) {
 		a.notef("no more events of %s: %s", h.Name, strings.TrimPrefix(err.Error(), h.Name+": "))
 		errs[slices.IndexFunc(all, func(o hosts.Host) bool { return o.Name == h.Name })] = err

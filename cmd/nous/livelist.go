@@ -54,7 +54,7 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 	l := &liveList{a: a, p: p, all: all}
 	err := l.run(keys.Soft)
 	switch {
-	case errors.Is(a.out.failure(), syscall.EPIPE):
+	case errors.Is(a.out.Failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
 	case errors.Is(err, cmdline.ErrInterrupted):
 		return nil
@@ -82,8 +82,8 @@ func (l *liveList) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if l.show(list); l.a.out.failure() != nil {
-			return l.a.out.failure()
+		if l.show(list); l.a.out.Failure() != nil {
+			return l.a.out.Failure()
 		}
 		if err := awaitChange(ctx, f); err != nil {
 			return err
@@ -206,4 +206,4 @@ func (l *liveList) draw(list []hosts.Session) {
 }
 
 // terminalSize is 80 by 24 where the terminal does not say.
-func (a *app) terminalSize() (width, height int) { return plain.SizeOf(a.out.w) }
+func (a *app) terminalSize() (width, height int) { return plain.SizeOf(a.out.W) }

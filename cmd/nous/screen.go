@@ -24,7 +24,7 @@ import (
 // where there is none. Asked for plainly it reads and writes any stream; a
 // terminal that cannot move its cursor gets that, too.
 func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
-	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w)
+	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W)
 	if !byLine && !terminal {
 		return cmd.Help()
 	}
@@ -48,7 +48,7 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
-		Out:   a.out.w,
+		Out:   a.out.W,
 		Event: func(ev protocol.Event) { view.event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
 	})
@@ -188,7 +188,7 @@ With --host given again it has the sessions of all these hosts.
 Where standard input or output is no terminal, nous prints them and ends.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w) && os.Getenv("TERM") != "dumb" {
+			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W) && os.Getenv("TERM") != "dumb" {
 				a.board = true
 				return a.openTUI(cmd, false)
 			}

@@ -63,7 +63,7 @@ func (w *watch) follow() error {
 		if err != nil || done {
 			return err
 		}
-		if err := w.a.out.failure(); err != nil {
+		if err := w.a.out.Failure(); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func (f *Feed) Next(ctx context.Context, quiet time.Duration) (Update, error) {
 	return h, err
 }
 
-// NextLine is the next event, the one that tells of a gap too. It passes over connections.
+// NextLine is the next event, or the one that reports a gap. It passes over connections.
 func (f *Feed) NextLine(ctx context.Context) (Line, error) {
 	for {
 		h, err := f.Next(ctx, 0)

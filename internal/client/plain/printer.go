@@ -97,3 +97,27 @@ func (p *Printer) Notef(format string, args ...any) {
 func (p *Printer) Complain(message string) {
 	fmt.Fprintf(p.Err, "nous: %s\n", p.ErrStyle.Paint(Red, plaintext.Clean(message)))
 }
+
+// Output is standard output with a memory: the first failed write is kept and ends the program
+// with an error.
+type Output struct {
+	W   io.Writer
+	err error
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.W.Write(p)
+	o.err = err
+	return n, err
+}
+
+// Failure is that of the first write that failed, nil where none has.
+func (o *Output) Failure() error {
+	if o.err != nil {
+		return fmt.Errorf("write output: %w", o.err)
+	}
+	return nil
+}
