@@ -87,7 +87,7 @@ var layers = []layer{
 		"internal/model", "internal/protocol", "internal/regular", "internal/worktree",
 	}, logs: true},
 	{pattern: "internal/fleet/via", ours: []string{
-		"internal/budget", "internal/client", "internal/fleet",
+		"internal/budget", "internal/client", "internal/client/hosts", "internal/fleet",
 		"internal/protocol",
 	}},
 	{pattern: "internal/fleet/fleettest"},
@@ -140,6 +140,10 @@ var layers = []layer{
 		"internal/buildinfo", "internal/client", "internal/client/conversation", "internal/client/plain",
 		"internal/plaintext",
 		"internal/protocol", "internal/regular",
+	}},
+	{pattern: "internal/client/live", ours: []string{
+		"internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/plain",
+		"internal/fleet", "internal/fleet/via", "internal/plaintext", "internal/protocol",
 	}},
 	{pattern: "internal/client/jobs", ours: []string{
 		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/protocol",
@@ -214,7 +218,7 @@ var layers = []layer{
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/actions", "internal/client/approval", "internal/client/export",
-		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
+		"internal/client/jobs", "internal/client/live", "internal/client/plain", "internal/client/proxy",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
