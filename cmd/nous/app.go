@@ -11,6 +11,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
@@ -34,11 +35,11 @@ type app struct {
 
 	socket      string
 	socketGiven bool
-	also        string   // the socket of another daemon, which is not meant; or ""
-	hostNames   []string // of --host
-	hosts       []*host  // that they are
-	far         *host    // whose daemon is meant; nil is this machine's
-	workdir     string   // what --workdir says
+	also        string          // the socket of another daemon, which is not meant; or ""
+	hostNames   []string        // of --host
+	hosts       []*machine.Host // that they are
+	far         *machine.Host   // whose daemon is meant; nil is this machine's
+	workdir     string          // what --workdir says
 	via         viaFlags
 	fleet       *via.Fleet // nil until it is needed
 	session     string     // what --session says; once it was found, the id, and "" is the active one

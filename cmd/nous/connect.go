@@ -127,7 +127,7 @@ func (a *app) starting() start.Options {
 // startOnScreen is startDaemon for the screen, which shows what went wrong.
 func (a *app) startOnScreen(ctx context.Context) error {
 	if a.far != nil {
-		return a.far.start(ctx)
+		return a.far.Start(ctx)
 	}
 	_, err := start.Daemon(ctx, a.starting())
 	var failed *start.Error
@@ -146,8 +146,8 @@ func (a *app) way() follow.Dialer {
 	}
 	switch {
 	case a.far == nil:
-	case a.far.fleet != nil:
-		return a.far.fleet
+	case a.far.Fleet != nil:
+		return a.far.Fleet
 	default:
 		return a.far
 	}
@@ -166,7 +166,7 @@ func (n nowhere) Events(context.Context) (net.Conn, error)   { return nil, n.err
 // place is where it leads, as messages name it.
 func (a *app) place() string {
 	if a.far != nil {
-		return a.far.place()
+		return a.far.Place()
 	}
 	return a.socket
 }
@@ -182,13 +182,13 @@ func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) 
 	switch {
 	case far == nil:
 		return "", false, nil
-	case far.fleet != nil:
-		return far.name, true, nil
+	case far.Fleet != nil:
+		return far.Name, true, nil
 	}
-	if err := far.reach(ctx); err != nil {
+	if err := far.Reach(ctx); err != nil {
 		return "", false, err
 	}
-	hello, err := far.link.Hello(ctx)
+	hello, err := far.Link.Hello(ctx)
 	return hello.Epoch, true, err
 }
 

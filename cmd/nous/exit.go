@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/machine"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
@@ -149,6 +150,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitOK
 	case errors.As(err, &quiet):
 		return quiet.status
+	case errors.Is(err, machine.ErrLeft):
+		return exitLeft
 	case errors.As(err, &usage):
 		a.complain(err.Error())
 		a.notef("%s", cmdline.Hint(cmd))
@@ -212,8 +215,8 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 	}
 	a.complain(describeError(wire.Code, wire.Message, wire.Cause))
 	next := whatNext(cmd, wire.Reason())
-	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
-		next = "do it on " + a.far.name +
+	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.Fleet != nil {
+		next = "do it on " + a.far.Name +
 			" itself, or let those who send commands count as people there: approve = true in its [fleet]"
 	}
 	if next != "" {
@@ -232,7 +235,7 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 func (a *app) whyGone() string {
 	switch {
 	case a.far != nil:
-		return "to see why, " + a.far.there("logs")
+		return "to see why, " + a.far.There("logs")
 	case a.socketGiven:
 		return "its log tells why; nous --socket " + a.socket + " doctor looks for what is wrong"
 	}

@@ -18,6 +18,7 @@ import (
 	"noused/internal/client/hosts"
 	"noused/internal/client/jobs"
 	"noused/internal/client/live"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
@@ -153,7 +154,7 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	}
 	a.fleet = a.fleetOf(o)
 	for _, name := range on {
-		a.hosts = append(a.hosts, &host{name: name, fleet: a.fleet.Host(name)})
+		a.hosts = append(a.hosts, &machine.Host{Name: name, Fleet: a.fleet.Host(name)})
 	}
 	return true, a.mayMean(cmd, what)
 }

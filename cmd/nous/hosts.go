@@ -16,6 +16,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
@@ -25,7 +26,7 @@ import (
 // What is asked of several hosts at once: --host a --host b.
 
 // at is the app for one of the hosts.
-func (a *app) at(h *host) *app {
+func (a *app) at(h *machine.Host) *app {
 	at := &app{
 		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
 		patience: a.patience, answer: a.answer, look: a.look,
@@ -41,7 +42,7 @@ func (a *app) several() bool { return len(a.hosts) > 1 }
 // asHost is the host that is meant, as one of several.
 func (a *app) asHost() hosts.Host {
 	return hosts.Host{
-		Name: a.far.name,
+		Name: a.far.Name,
 		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
 			return client.Raw(ctx, a.daemonSender(), protocol.ListSessions, p)
 		},
@@ -59,8 +60,8 @@ func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app
 	at := map[string]*app{}
 	var all []hosts.Host
 	for _, h := range a.hosts {
-		at[h.name] = a.at(h)
-		all = append(all, at[h.name].asHost())
+		at[h.Name] = a.at(h)
+		all = append(all, at[h.Name].asHost())
 	}
 	answers := hosts.Ask(ctx, all, len(all), func(ctx context.Context, h hosts.Host) (R, error) {
 		return ask(ctx, at[h.Name], h)
@@ -77,7 +78,7 @@ func (a *app) complainOf(errs []error) error {
 	status := 0
 	for i, err := range errs {
 		if err != nil {
-			status = max(status, a.complainOfHost(a.hosts[i].name, err))
+			status = max(status, a.complainOfHost(a.hosts[i].Name, err))
 		}
 	}
 	if status == 0 {
@@ -118,7 +119,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) ([]hosts.Session, error) {
 		p := p
 		if !all {
-			p.Workdir = at.far.workdir
+			p.Workdir = at.far.Workdir
 		}
 		return h.List(ctx, p, 1, nil)
 	})
@@ -210,7 +211,7 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 	width := 0
 	var all []hosts.Host
 	for _, h := range a.hosts {
-		width = max(width, len(h.name))
+		width = max(width, len(h.Name))
 		at := a.at(h)
 		one := at.asHost()
 		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, types, tell) }

@@ -63,7 +63,7 @@ func (a *app) watchHosts(ctx context.Context, all bool) error {
 		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, nil, tell) }
 		if list := one.Sessions; !all {
 			one.Sessions = func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
-				p.Workdir = h.workdir
+				p.Workdir = h.Workdir
 				return list(ctx, p)
 			}
 		}

@@ -232,7 +232,7 @@ one. Unread sessions are deleted like any other.`,
 // thenRestart is how a configuration that has been written is read.
 func (a *app) thenRestart() string {
 	if a.far != nil {
-		return " " + a.far.there("restart")
+		return " " + a.far.There("restart")
 	}
 	return ": nous restart"
 }

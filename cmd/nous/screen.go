@@ -90,30 +90,17 @@ func (a *app) reach(ctx context.Context) error {
 	if a.far == nil {
 		return nil
 	}
-	if a.far.fleet != nil {
-		return a.far.answers(ctx)
+	if a.far.Fleet != nil {
+		return a.far.Answers(ctx)
 	}
-	return a.far.reach(ctx)
-}
-
-// answers tells whether the host can be reached.
-func (h *host) answers(ctx context.Context) error {
-	if h.fleet == nil {
-		_, err := h.link.Hello(ctx)
-		return err
-	}
-	conn, err := h.fleet.Commands(ctx)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err
+	return a.far.Reach(ctx)
 }
 
 func (a *app) reachOne(ctx context.Context) error {
 	met := make([]chan error, len(a.hosts))
 	for i, h := range a.hosts {
 		met[i] = make(chan error, 1)
-		go func() { met[i] <- h.answers(ctx) }() // ends when the host answers, or ssh gives up
+		go func() { met[i] <- h.Answers(ctx) }() // ends when the host answers, or ssh gives up
 	}
 	failed := make([]error, len(a.hosts))
 	for i, h := range a.hosts {
@@ -130,20 +117,20 @@ func (a *app) hostName() string {
 	if a.far == nil {
 		return ""
 	}
-	return a.far.name
+	return a.far.Name
 }
 
 // flags name the daemon on a command line, where it is not the one that is meant
 // without them.
 func (a *app) flags() string {
-	if a.far != nil && a.far.fleet != nil {
-		return a.via.text(a.far.name)
+	if a.far != nil && a.far.Fleet != nil {
+		return a.via.text(a.far.Name)
 	}
 	if a.far != nil && a.socketGiven {
-		return " --host " + a.far.name + " --socket " + a.socket
+		return " --host " + a.far.Name + " --socket " + a.socket
 	}
 	if a.far != nil {
-		return " --host " + a.far.name
+		return " --host " + a.far.Name
 	}
 	if a.socket == client.DefaultSocket() || a.socket == protocol.DefaultSocket(os.Getenv) {
 		return ""

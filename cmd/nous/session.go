@@ -219,7 +219,7 @@ func (a *app) newThere(branch string) string {
 	}
 	dir := a.workdir
 	if dir == "" && a.far != nil {
-		dir = a.far.workdir
+		dir = a.far.Workdir
 	}
 	if dir != "" {
 		command += " --workdir " + dir

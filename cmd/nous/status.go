@@ -83,7 +83,7 @@ func (a *app) otherVersion(daemon string) string {
 	}
 	next := "nous restart replaces it"
 	if a.far != nil {
-		next = "to replace it " + a.far.there("restart")
+		next = "to replace it " + a.far.There("restart")
 	}
 	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, plain.OneLine(daemon, 60),
 		buildinfo.Version(), next)

@@ -141,6 +141,10 @@ var layers = []layer{
 		"internal/plaintext",
 		"internal/protocol", "internal/regular",
 	}},
+	{pattern: "internal/client/machine", ours: []string{
+		"internal/buildinfo", "internal/client", "internal/client/ssh", "internal/cmdline", "internal/fleet/via",
+		"internal/protocol",
+	}},
 	{pattern: "internal/client/live", ours: []string{
 		"internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/plain",
 		"internal/fleet", "internal/fleet/via", "internal/plaintext", "internal/protocol",
@@ -218,7 +222,8 @@ var layers = []layer{
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/actions", "internal/client/approval", "internal/client/export",
-		"internal/client/jobs", "internal/client/live", "internal/client/plain", "internal/client/proxy",
+		"internal/client/jobs", "internal/client/live", "internal/client/machine", "internal/client/plain",
+		"internal/client/proxy",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
