@@ -127,7 +127,7 @@ var layers = []layer{
 	}},
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{
-		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
+		"internal/client", "internal/detach", "internal/lock", "internal/protocol", "internal/regular",
 		"internal/trust", "internal/xdg",
 	}},
 	{pattern: "internal/client/approval", ours: []string{"internal/form", "internal/plaintext", "internal/protocol"}},
