@@ -145,6 +145,10 @@ var layers = []layer{
 		"internal/buildinfo", "internal/client", "internal/client/ssh", "internal/cmdline", "internal/fleet/via",
 		"internal/protocol",
 	}},
+	{pattern: "internal/client/servers", ours: []string{
+		"internal/client/approval", "internal/client/plain", "internal/hookfile", "internal/mcpfile",
+		"internal/plaintext", "internal/protocol",
+	}},
 	{pattern: "internal/client/live", ours: []string{
 		"internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/plain",
 		"internal/fleet", "internal/fleet/via", "internal/plaintext", "internal/protocol",
@@ -223,7 +227,7 @@ var layers = []layer{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/actions", "internal/client/approval", "internal/client/export",
 		"internal/client/jobs", "internal/client/live", "internal/client/machine", "internal/client/plain",
-		"internal/client/proxy",
+		"internal/client/proxy", "internal/client/servers",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
