@@ -17,6 +17,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/actions"
 	"noused/internal/client/approval"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
@@ -210,7 +211,7 @@ func (a *app) questions(ctx context.Context) (q questions, err error) {
 
 // questionsNow are those that the daemon knows.
 func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
-	all, err := a.everySession(ctx, "")
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil || len(all) == 0 { // get_state would make one
 		return q, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/actions"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -144,7 +145,7 @@ another session has a folder there, and for a main checkout.`,
 }
 
 func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
-	id, err := a.sessionNamed(ctx, name)
+	id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 	if err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (a *app) switchCommand() *cobra.Command {
 		Args:              cmdline.Wants(1, 1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionNamed(cmd.Context(), args[0])
+			id, err := lookup.SessionID(cmd.Context(), a.daemonSender(), args[0])
 			if err != nil {
 				return err
 			}
@@ -448,7 +449,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if err != nil {
 		return err
 	}
-	if _, err := a.everySession(ctx, dir); errors.Is(err, client.ErrUnsupported) {
+	if _, err := lookup.Sessions(ctx, a.daemonSender(), dir); errors.Is(err, client.ErrUnsupported) {
 		return client.ErrNoFolders
 	} else if err != nil { // no daemon, no worktree
 		return err
@@ -481,7 +482,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 // order nothing that cannot be had again is lost by an end in between: all of the
 // worktree is committed, and the same command deletes the session.
 func (a *app) deleteInWorktree(ctx context.Context, id string) error {
-	all, err := a.everySession(ctx, "")
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
 	}
@@ -553,7 +554,7 @@ func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err er
 		}
 	}
 	if len(others) > 0 {
-		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, someOf(others))
+		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, lookup.Names(others))
 	}
 	return dir, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,16 +12,11 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/export"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
-)
-
-// Bounds of what show looks through.
-const (
-	maxShowSessions = 200 // the newest
-	maxShowBranches = 20  // of a session, for a run
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -68,189 +62,16 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 		return err
 	}
 	defer c.Close()
-	f := &finder{a: a, c: c, name: name, ids: map[string]bool{}, taken: map[string]bool{}}
-	if f.sessions, err = f.list(ctx); err != nil {
+	found, err := lookup.Find(ctx, sender{a, c}, name, a.session)
+	switch {
+	case err != nil:
 		return err
+	case found.Session != nil:
+		return a.printFacts(*found.Session)
+	case found.Run != nil:
+		return a.printRun(ctx, c, *found.Run, full)
 	}
-	if s, ok, err := f.session(); err != nil || ok {
-		if err == nil {
-			err = a.printFacts(s)
-		}
-		return err
-	}
-	if err := f.look(ctx); err != nil {
-		return err
-	}
-	if f.run != nil {
-		return a.printRun(ctx, c, *f.run, full)
-	}
-	return a.printWhole(f.in, f.entry)
-}
-
-// finder looks for what a name means: a session, else entries and runs.
-type finder struct {
-	a        *app
-	c        *client.Client
-	name     string
-	sessions []protocol.SessionInfo
-	ids      map[string]bool // of what was found
-	run      *plain.Run
-	taken    map[string]bool // run's messages
-	in       string
-	entry    jsontext.Value // in that session
-}
-
-func (f *finder) list(ctx context.Context) ([]protocol.SessionInfo, error) {
-	limit := maxShowSessions
-	r, err := call(ctx, f.a, f.c, protocol.ListSessions, protocol.ListSessionsParams{Limit: &limit})
-	if err != nil || f.a.session == "" {
-		return r.Sessions, err
-	}
-	for _, s := range r.Sessions {
-		if s.SessionID == f.a.session {
-			return []protocol.SessionInfo{s}, nil
-		}
-	}
-	return []protocol.SessionInfo{{SessionID: f.a.session}}, nil
-}
-
-// session is the session that the name means.
-func (f *finder) session() (protocol.SessionInfo, bool, error) {
-	var found []protocol.SessionInfo
-	for _, s := range f.sessions {
-		switch {
-		case s.SessionID == f.name:
-			return s, true, nil
-		case strings.HasPrefix(s.SessionID, f.name) && strings.HasPrefix(f.name, "ses-"), s.Title == f.name:
-			found = append(found, s)
-			f.ids[s.SessionID] = true
-		}
-	}
-	if len(found) == 0 && !strings.HasPrefix(f.name, "ses-") {
-		return protocol.SessionInfo{}, false, nil
-	}
-	if err := f.one(); err != nil {
-		return protocol.SessionInfo{}, false, err
-	}
-	return found[0], true, nil
-}
-
-// one fails unless the name means one thing.
-func (f *finder) one() error {
-	switch n := len(f.ids); n {
-	case 0:
-		return fmt.Errorf("nothing in the %s that were looked through has the id %s",
-			format.Count(len(f.sessions), "session"), f.name)
-	case 1:
-		return nil
-	default:
-		return fmt.Errorf("%s is the beginning of %d ids; more of it says which is meant", f.name, n)
-	}
-}
-
-// look goes through the sessions' entries. A whole id ends it.
-func (f *finder) look(ctx context.Context) error {
-	for _, s := range f.sessions {
-		scope := protocol.Scope{SessionID: s.SessionID}
-		tree, err := call(ctx, f.a, f.c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})
-		var wire *protocol.Error
-		if errors.As(err, &wire) && !errors.Is(err, client.ErrUnsupported) {
-			continue // deleted meanwhile, or its journal cannot be read
-		}
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(f.name, "run-") {
-			err = f.runsIn(ctx, tree)
-		} else {
-			err = f.entriesIn(ctx, tree)
-		}
-		if err != nil || f.ids[f.name] {
-			return err
-		}
-	}
-	return f.one()
-}
-
-func (f *finder) entriesIn(ctx context.Context, tree protocol.Tree) error {
-	for _, n := range tree.Nodes {
-		if !strings.HasPrefix(n.ID, f.name) {
-			continue
-		}
-		known := len(f.ids) > 0
-		if f.ids[n.ID] = true; known {
-			continue
-		}
-		if err := f.read(ctx, tree.SessionID, n.ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read takes an entry. It is asked for as the end of its branch; an older entry
-// that stands for others is not the last one there.
-func (f *finder) read(ctx context.Context, session, id string) error {
-	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id}
-	for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
-		if err != nil {
-			return err
-		}
-		for _, entry := range page.Messages {
-			var of struct {
-				ID string `json:"id"`
-			}
-			if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
-				return fmt.Errorf("decode entry: %w", err)
-			}
-			if of.ID == id {
-				f.in, f.entry = session, entry
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%s: the daemon does not tell it", id)
-}
-
-// runsIn goes through the branches of a session, the newest first.
-func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
-	tips := plain.Tips(tree)
-	for i := range min(len(tips), maxShowBranches) {
-		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
-		for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
-			if err == nil {
-				err = f.addMessages(page)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (f *finder) addMessages(r protocol.Messages) error {
-	for _, entry := range r.Messages {
-		var of struct {
-			ID    string `json:"id"`
-			RunID string `json:"run_id"`
-		}
-		if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
-			return fmt.Errorf("decode entry: %w", err)
-		}
-		if !strings.HasPrefix(of.RunID, f.name) {
-			continue
-		}
-		f.ids[of.RunID] = true
-		if f.run == nil {
-			f.run = &plain.Run{SessionID: r.SessionID, RunID: of.RunID}
-		}
-		if f.run.SessionID == r.SessionID && f.run.RunID == of.RunID && !f.taken[of.ID] {
-			f.taken[of.ID] = true
-			f.run.Messages = append(f.run.Messages, entry)
-		}
-	}
-	return nil
+	return a.printWhole(found.In, found.Entry)
 }
 
 // printFacts prints what list_sessions knows of a session.

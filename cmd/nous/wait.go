@@ -11,6 +11,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/client/follow"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -43,7 +44,7 @@ func (a *app) sessionsToWaitFor(ctx context.Context, args []string) (ids []strin
 		return []string{scope.SessionID}, err
 	}
 	for _, name := range args {
-		id, err := a.sessionNamed(ctx, name)
+		id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 		if err != nil {
 			return nil, err
 		}

@@ -145,6 +145,9 @@ var layers = []layer{
 		"internal/buildinfo", "internal/client", "internal/client/ssh", "internal/cmdline", "internal/fleet/via",
 		"internal/protocol",
 	}},
+	{pattern: "internal/client/lookup", ours: []string{
+		"internal/client", "internal/client/hosts", "internal/client/plain", "internal/protocol",
+	}},
 	{pattern: "internal/client/servers", ours: []string{
 		"internal/client/approval", "internal/client/plain", "internal/hookfile", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol",
@@ -226,7 +229,8 @@ var layers = []layer{
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/actions", "internal/client/approval", "internal/client/export",
-		"internal/client/jobs", "internal/client/live", "internal/client/machine", "internal/client/plain",
+		"internal/client/jobs", "internal/client/live", "internal/client/lookup", "internal/client/machine",
+		"internal/client/plain",
 		"internal/client/proxy", "internal/client/servers",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
