@@ -16,6 +16,8 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/protocol"
 	"noused/internal/start"
 	"noused/internal/tui/settings"
@@ -366,3 +368,19 @@ func (a *app) anew(ctx context.Context, before *client.Client, why error) (*clie
 	}
 	return c, err
 }
+
+func isNoDaemon(err error) bool {
+	var gone *client.NoDaemonError
+	return errors.As(err, &gone)
+}
+
+// console is where a run is shown.
+func (a *app) console() *runs.Console {
+	return &runs.Console{
+		Printer: a.printer(), Output: a.out, In: a.in, Result: a.result, Daemon: a.daemonSender(), Quiet: a.look,
+		AnswerLine: a.answerLine,
+	}
+}
+
+// personThere tells whether somebody sees what is asked, and can answer.
+func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }

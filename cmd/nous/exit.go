@@ -83,6 +83,14 @@ func exitOfRun(end protocol.AgentEnd, denied bool) error {
 	return nil
 }
 
+// exitOfWatched is exitOfRun of a run that nous has followed; late: --timeout has ended it.
+func exitOfWatched(end protocol.AgentEnd, denied, late bool) error {
+	if late {
+		return &quietExit{exitSpent}
+	}
+	return exitOfRun(end, denied)
+}
+
 // exitOfCode is the exit status of a run that ended in error.
 func exitOfCode(code protocol.Code) int {
 	switch code {
@@ -94,11 +102,6 @@ func exitOfCode(code protocol.Code) int {
 		return exitUnfit
 	}
 	return exitFailed
-}
-
-// isDenied reports a call that was not made as a rule, a person or nobody allowed it.
-func isDenied(ev protocol.ToolEnd) bool {
-	return ev.Error != nil && (ev.Error.Code == "denied" || ev.Error.Code == "forbidden")
 }
 
 // whatNext says what can be done about a command that was refused; "" where

@@ -14,6 +14,7 @@ import (
 	"noused/internal/client/export"
 	"noused/internal/client/hosts"
 	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
@@ -45,11 +46,11 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	if err != nil {
 		return err
 	}
-	view := &textView{a: a}
+	view := &runs.TextView{Console: a.console()}
 	return tui.Run(cmd.Context(), tui.Options{
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
 		Out:   a.out.W,
-		Event: func(ev protocol.Event) { view.event(ev, nil) },
+		Event: func(ev protocol.Event) { view.Event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
 	})
 }

@@ -148,6 +148,10 @@ var layers = []layer{
 	{pattern: "internal/client/lookup", ours: []string{
 		"internal/client", "internal/client/hosts", "internal/client/plain", "internal/protocol",
 	}},
+	{pattern: "internal/client/runs", ours: []string{
+		"internal/client", "internal/client/approval", "internal/client/follow", "internal/client/plain",
+		"internal/cmdline", "internal/plaintext", "internal/protocol", "internal/regular",
+	}},
 	{pattern: "internal/client/servers", ours: []string{
 		"internal/client/approval", "internal/client/plain", "internal/hookfile", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol",
@@ -231,7 +235,7 @@ var layers = []layer{
 		"internal/client/actions", "internal/client/approval", "internal/client/export",
 		"internal/client/jobs", "internal/client/live", "internal/client/lookup", "internal/client/machine",
 		"internal/client/plain",
-		"internal/client/proxy", "internal/client/servers",
+		"internal/client/proxy", "internal/client/runs", "internal/client/servers",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
