@@ -256,7 +256,7 @@ func (a *app) importServers(ctx context.Context, file string) error {
 	}
 	if len(elsewhere) > 0 {
 		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
-			plain.OneLine(strings.Join(elsewhere, ", "), aboutServer))
+			plain.OneLine(strings.Join(elsewhere, ", "), plain.AboutServer))
 	}
 	var taken []string
 	for _, one := range all {
@@ -296,12 +296,12 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 		return
 	}
 	if one.Err != nil {
-		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, aboutServer))
+		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, plain.AboutServer))
 		return
 	}
-	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), aboutServer))
+	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), plain.AboutServer))
 	for _, note := range one.Notes {
-		a.println("          " + plain.OneLine(note, aboutServer))
+		a.println("          " + plain.OneLine(note, plain.AboutServer))
 	}
 }
 

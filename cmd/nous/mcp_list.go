@@ -20,10 +20,6 @@ import (
 	"noused/internal/protocol"
 )
 
-// aboutServer is how much is said of a server in a list: what is wrong is the end of a
-// long line.
-const aboutServer = 400
-
 func (a *app) mcpListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
@@ -58,7 +54,7 @@ func (a *app) listServers(ctx context.Context) error {
 		}
 		rows[i] = []string{
 			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"),
-			plain.OneLine(cmp.Or(s.Message, s.Runs), aboutServer),
+			plain.OneLine(cmp.Or(s.Message, s.Runs), plain.AboutServer),
 		}
 	}
 	switch {
@@ -164,10 +160,10 @@ values may be secrets.`,
 func (a *app) showServer(s servers.Row) {
 	pairs := [][2]string{
 		{"server", s.Name},
-		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, aboutServer), ": ")},
+		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, plain.AboutServer), ": ")},
 	}
 	for _, p := range [][2]string{
-		{"runs", plain.OneLine(s.Runs, aboutServer)},
+		{"runs", plain.OneLine(s.Runs, plain.AboutServer)},
 		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},
 		{"folder", s.Workdir},
 		{"starts in", s.Entry.Cwd},
@@ -178,7 +174,7 @@ func (a *app) showServer(s servers.Row) {
 		{"only", strings.Join(s.Entry.Tools, ", ")},
 		{"sandbox", s.Entry.Sandbox},
 		{"tools", strings.Join(s.Named, ", ")},
-		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*aboutServer)},
+		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*plain.AboutServer)},
 		{"prompts", s.PromptWords()},
 	} {
 		if p[1] != "" {

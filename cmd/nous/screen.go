@@ -51,7 +51,7 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
 		Out:   a.out.W,
 		Event: func(ev protocol.Event) { view.Event(ev, nil) },
-		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
+		Entry: func(entry jsontext.Value) error { return a.printer().Entry(entry, false) },
 	})
 }
 

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
@@ -15,7 +11,6 @@ import (
 	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
-	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -62,110 +57,36 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 		return err
 	}
 	defer c.Close()
-	found, err := lookup.Find(ctx, sender{a, c}, name, a.session)
+	found, err := lookup.Find(ctx, a.senderOver(c), name, a.session)
 	switch {
 	case err != nil:
 		return err
 	case found.Session != nil:
 		return a.printFacts(*found.Session)
 	case found.Run != nil:
-		return a.printRun(ctx, c, *found.Run, full)
+		if a.json {
+			return a.printer().Encoded(*found.Run)
+		}
+		p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: found.Run.SessionID}}
+		state, err := call(ctx, a, c, protocol.GetState, p)
+		if err != nil {
+			return err
+		}
+		return a.printer().Run(*found.Run, state, full)
 	}
-	return a.printWhole(found.In, found.Entry)
+	return a.printer().Whole(found.In, found.Entry)
 }
 
 // printFacts prints what list_sessions knows of a session.
 func (a *app) printFacts(s protocol.SessionInfo) error {
 	if a.json {
-		return a.encodeLine(s)
+		return a.printer().Encoded(s)
 	}
 	tree := ""
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		tree = plain.Worktree(repo, branch)
 	}
 	a.printPairs(plain.Facts(s, a.folderText(s.Workdir), tree))
-	return nil
-}
-
-// printRun prints what a run was and what was said in it.
-func (a *app) printRun(ctx context.Context, c *client.Client, r plain.Run, full bool) error {
-	if a.json {
-		return a.encodeLine(r)
-	}
-	sum, err := plain.SumUp(r)
-	if err != nil {
-		return err
-	}
-	state, err := call(ctx, a, c, protocol.GetState,
-		protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.SessionID}})
-	if err != nil {
-		return err
-	}
-	end := sum.End
-	switch last := state.LastRun; {
-	case state.RunID == r.RunID:
-		end = string(state.RunState)
-	case last != nil && last.RunID == r.RunID:
-		end = string(last.StopReason)
-		if last.Error != nil {
-			end += ": " + plain.ErrorText(last.Error.Code, last.Error.Message, "")
-		}
-	}
-	a.printPairs([][2]string{
-		{"run", r.RunID},
-		{"session", strings.TrimSpace(r.SessionID + " " + plain.OneLine(state.Title, 60))},
-		{"began", plain.Stamp(sum.Began)},
-		{"took", sum.Took().String()},
-		{"result", plain.OneLine(end, 2*plain.LineWidth)},
-		{"models", plain.OneLine(strings.Join(sum.Models, ", "), plain.LineWidth)},
-		{"tools", plain.OneLine(cmp.Or(strings.Join(sum.Tools, ", "), "none"), 2*plain.LineWidth)},
-		{"usage", plain.Cost(sum.Usage)},
-	})
-	for _, entry := range r.Messages {
-		a.println("")
-		if err := a.printEntry(entry, full); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printWhole prints an entry whole, and where it is.
-func (a *app) printWhole(session string, entry jsontext.Value) error {
-	if a.json {
-		a.printJSON(entry)
-		return nil
-	}
-	if err := a.printEntry(entry, true); err != nil {
-		return err
-	}
-	var m protocol.Message
-	if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return fmt.Errorf("decode message: %w", err)
-	}
-	if m.Thinking != "" {
-		a.println("  thinking:")
-		a.println(format.Indent(a.fit(m.Thinking), "    "))
-	}
-	where := []string{session}
-	for _, more := range []string{m.RunID, m.Model, string(m.StopReason)} {
-		if more != "" {
-			where = append(where, plain.OneLine(more, plain.LineWidth))
-		}
-	}
-	if m.Usage != nil {
-		where = append(where, plain.Cost(*m.Usage))
-	}
-	a.printSpans(plain.Span{Text: strings.Join(where, " · "), Look: plain.Dim})
-	return nil
-}
-
-func (a *app) encodeLine(v any) error {
-	line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	a.printJSON(line)
 	return nil
 }
 
@@ -207,7 +128,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 		return a.printWholeMessages(ctx, c, p)
 	}
 	printed := false
-	for page, err := range client.Pages(p, client.Messages(ctx, sender{a, c})) {
+	for page, err := range client.Pages(p, client.Messages(ctx, a.senderOver(c))) {
 		if err != nil {
 			return "", err
 		}
@@ -217,7 +138,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 				a.println("")
 			}
 			printed = true
-			if err := a.printEntry(entry, full); err != nil {
+			if err := a.printer().Entry(entry, full); err != nil {
 				return session, err
 			}
 		}
@@ -233,7 +154,7 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	pages := 0
 	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
 		pages++
-		if only, err = client.Raw(ctx, sender{a, c}, protocol.GetMessages, p); err == nil {
+		if only, err = client.Raw(ctx, a.senderOver(c), protocol.GetMessages, p); err == nil {
 			err = json.Unmarshal(only, &page)
 		}
 		return page, err
@@ -242,16 +163,10 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	case err != nil:
 		return "", err
 	case pages > 1:
-		return all.SessionID, a.encodeLine(all)
+		return all.SessionID, a.printer().Encoded(all)
 	}
 	a.printJSON(only)
 	return all.SessionID, nil
-}
-
-func (a *app) printEntry(entry jsontext.Value, full bool) error {
-	lines, err := plain.Entry(entry, full, a.raw)
-	a.printLines(lines)
-	return err
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -310,5 +225,5 @@ func (a *app) document(ctx context.Context, session, format string) (*export.Doc
 		return nil, err
 	}
 	defer c.Close()
-	return export.Read(ctx, sender{a, c}, session, format, a.far != nil)
+	return export.Read(ctx, a.senderOver(c), session, format, a.far != nil)
 }

@@ -198,7 +198,8 @@ func (v *TextView) toolEnd(ev protocol.ToolEnd) {
 	case ev.Skipped:
 		v.note("- %s skipped", ev.ToolName)
 	case ev.OK:
-		v.mark(v.Console.ErrStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took, plain.OneLine(ev.Result, plain.LineWidth))
+		v.mark(v.Console.ErrStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took,
+			plain.OneLine(ev.Result, plain.LineWidth))
 	default:
 		why := ev.Result
 		if ev.Error != nil {
@@ -228,8 +229,8 @@ func (v *UnaskedView) Event(ev protocol.Event, raw []byte) {
 		v.denied = v.denied || ev.Error != nil && ev.Error.Code == "denied"
 	case protocol.AgentEnd:
 		if v.denied {
-			v.Console.Notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits for nous " +
-				"approve, or goes on where nous set-approval-mode says auto")
+			v.Console.Notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits " +
+				"for nous approve, or goes on where nous set-approval-mode says auto")
 		}
 	}
 }

@@ -166,7 +166,8 @@ func (w *Watch) Allow(one protocol.Approval) {
 	if no := approval.No(one); one.Kind != protocol.ApprovalTool && no != nil {
 		option = no.ID
 	}
-	_, err := client.Call(w.Keys.Hard, w.Console.Daemon, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option})
+	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option}
+	_, err := client.Call(w.Keys.Hard, w.Console.Daemon, protocol.Approve, p)
 	if wire := (*protocol.Error)(nil); errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved {
 		return // somebody else was faster
 	}
