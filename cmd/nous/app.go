@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
@@ -24,7 +24,7 @@ const patience = 10 * time.Second
 // app is what every command shares: the three streams and the global flags.
 type app struct {
 	in       io.Reader
-	out      *output
+	out      *plain.Output
 	err      io.Writer
 	outStyle style
 	errStyle style
@@ -35,11 +35,11 @@ type app struct {
 
 	socket      string
 	socketGiven bool
-	also        string   // the socket of another daemon, which is not meant; or ""
-	hostNames   []string // of --host
-	hosts       []*host  // that they are
-	far         *host    // whose daemon is meant; nil is this machine's
-	workdir     string   // what --workdir says
+	also        string          // the socket of another daemon, which is not meant; or ""
+	hostNames   []string        // of --host
+	hosts       []*machine.Host // that they are
+	far         *machine.Host   // whose daemon is meant; nil is this machine's
+	workdir     string          // what --workdir says
 	via         viaFlags
 	fleet       *via.Fleet // nil until it is needed
 	session     string     // what --session says; once it was found, the id, and "" is the active one
@@ -57,7 +57,7 @@ type app struct {
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
-		in: stdin, out: &output{w: stdout}, err: stderr,
+		in: stdin, out: &plain.Output{W: stdout}, err: stderr,
 		outStyle: style{plain.StyleFor(stdout)}, errStyle: style{plain.StyleFor(stderr)},
 		patience: patience, answer: 3 * patience, look: time.Second,
 	}
@@ -72,32 +72,9 @@ func (a *app) main(args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {
-		err = a.out.failure()
+		err = a.out.Failure()
 	}
 	return a.report(cmd, err)
-}
-
-// output is standard output with a memory: the first failed write is kept and
-// ends the program with an error.
-type output struct {
-	w   io.Writer
-	err error
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	if o.err != nil {
-		return 0, o.err
-	}
-	n, err := o.w.Write(p)
-	o.err = err
-	return n, err
-}
-
-func (o *output) failure() error {
-	if o.err != nil {
-		return fmt.Errorf("write output: %w", o.err)
-	}
-	return nil
 }
 
 func (a *app) root() *cobra.Command {

@@ -115,7 +115,7 @@ func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
 	}
 	full = print(func(a *app) { a.printQuestion(q, q.CreatedAt) })
 	listed = print(func(a *app) { a.printWaiting("", q, protocol.SessionInfo{}, q.CreatedAt) })
-	asked = print(func(a *app) { a.newApprovalPrompt().askApproval(q) })
+	asked = print(func(a *app) { a.console().NewApprovalPrompt().Ask(q) })
 	return full, listed, asked
 }
 

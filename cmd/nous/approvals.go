@@ -17,7 +17,9 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/actions"
 	"noused/internal/client/approval"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/plaintext"
@@ -210,7 +212,7 @@ func (a *app) questions(ctx context.Context) (q questions, err error) {
 
 // questionsNow are those that the daemon knows.
 func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
-	all, err := a.everySession(ctx, "")
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil || len(all) == 0 { // get_state would make one
 		return q, err
 	}
@@ -321,7 +323,7 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 			return cmdline.Errorf("--content: want a JSON object")
 		}
 	case approval.IsForm(one) && p.Option == protocol.OptionAccept && a.personThere():
-		if p.Content, err = a.fillIn(ctx, one); err != nil {
+		if p.Content, err = runs.FillIn(ctx, a.printer(), a.in, one); err != nil {
 			return err
 		}
 	}
@@ -449,27 +451,6 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	return completions(words, err)
 }
 
-// unaskedView says in the end what to do where calls were denied because nobody is
-// there to be asked.
-type unaskedView struct {
-	runView
-	a      *app
-	denied bool
-}
-
-func (v *unaskedView) event(ev protocol.Event, raw []byte) {
-	v.runView.event(ev, raw)
-	switch ev := ev.(type) {
-	case protocol.ToolEnd:
-		v.denied = v.denied || ev.Error != nil && ev.Error.Code == "denied"
-	case protocol.AgentEnd:
-		if v.denied {
-			v.a.notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits for nous " +
-				"approve, or goes on where nous set-approval-mode says auto")
-		}
-	}
-}
-
 // approvalsOf is what a prompt says of its run's questions: where nobody sees them,
 // they are denied unless the flag says otherwise. "" is ask.
 func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
@@ -540,7 +521,7 @@ func (a *app) fold(text string) string {
 	if !a.outStyle.Terminal {
 		return text
 	}
-	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.w)), "\n")
+	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.W)), "\n")
 }
 
 // printQuestion prints a question in full.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +15,8 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/protocol"
 	"noused/internal/start"
 	"noused/internal/tui/settings"
@@ -127,7 +128,7 @@ func (a *app) starting() start.Options {
 // startOnScreen is startDaemon for the screen, which shows what went wrong.
 func (a *app) startOnScreen(ctx context.Context) error {
 	if a.far != nil {
-		return a.far.start(ctx)
+		return a.far.Start(ctx)
 	}
 	_, err := start.Daemon(ctx, a.starting())
 	var failed *start.Error
@@ -146,8 +147,8 @@ func (a *app) way() follow.Dialer {
 	}
 	switch {
 	case a.far == nil:
-	case a.far.fleet != nil:
-		return a.far.fleet
+	case a.far.Fleet != nil:
+		return a.far.Fleet
 	default:
 		return a.far
 	}
@@ -166,7 +167,7 @@ func (n nowhere) Events(context.Context) (net.Conn, error)   { return nil, n.err
 // place is where it leads, as messages name it.
 func (a *app) place() string {
 	if a.far != nil {
-		return a.far.place()
+		return a.far.Place()
 	}
 	return a.socket
 }
@@ -182,13 +183,13 @@ func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) 
 	switch {
 	case far == nil:
 		return "", false, nil
-	case far.fleet != nil:
-		return far.name, true, nil
+	case far.Fleet != nil:
+		return far.Name, true, nil
 	}
-	if err := far.reach(ctx); err != nil {
+	if err := far.Reach(ctx); err != nil {
 		return "", false, err
 	}
-	hello, err := far.link.Hello(ctx)
+	hello, err := far.Link.Hello(ctx)
 	return hello.Epoch, true, err
 }
 
@@ -276,93 +277,34 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def p
 func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R],
 	p P,
 ) (R, error) {
-	return client.Call(ctx, sender{a, c}, def, p)
+	return client.Call(ctx, a.senderOver(c), def, p)
 }
-
-// bounded ends the wait for an answer that is given at once, and reports one
-// that may take its time.
-func (a *app) bounded(ctx context.Context, p protocol.Params) (context.Context, func()) {
-	ctx, cancel := client.Bounded(ctx, p, a.answer)
-	if !client.AnsweredLate(p) {
-		return ctx, cancel
-	}
-	late := time.AfterFunc(a.answer, func() { a.notef("the daemon has not answered yet; Ctrl-C stops the waiting") })
-	return ctx, func() { late.Stop(); cancel() }
-}
-
-// A command that the daemon did not do, as it goes or has gone, is sent again to the one
-// that comes next: nobody is refused because of a restart.
 
 // keyOr is the key that a text is sent with: the user's, or one of its own.
 func keyOr(given string) string { return cmp.Or(given, uuid.NewString()) }
 
-// send sends a command, and again as follow.Resend has it.
-func (a *app) send(ctx context.Context, c *client.Client, command string, p protocol.Params) (jsontext.Value, error) {
-	var next *client.Client
-	defer func() {
-		if next != nil {
-			_ = next.Close()
-		}
-	}()
-	return follow.Resend(p, c, func(c *client.Client) (jsontext.Value, error) { return c.Send(ctx, command, p) },
-		func(before *client.Client, why error) *client.Client {
-			after, err := a.anew(ctx, before, why)
-			if err != nil {
-				switch {
-				case ctx.Err() != nil:
-				case errors.Is(why, client.ErrLost):
-					a.notef("%v; it may have been done", err)
-				default:
-					a.notef("%v", err)
-				}
-				return nil
-			}
-			if next != nil {
-				_ = next.Close()
-			}
-			next = after
-			return next
-		})
+func isNoDaemon(err error) bool {
+	var gone *client.NoDaemonError
+	return errors.As(err, &gone)
 }
 
-// sender sends commands as this program does: over one connection, or where that is nil over
-// one for each command, waiting as long as a.bounded allows.
-type sender struct {
-	a *app
-	c *client.Client
-}
-
-// Send is client.Sender.
-func (s sender) Send(ctx context.Context, command string, p protocol.Params) (jsontext.Value, error) {
-	if s.c == nil {
-		c, err := s.a.dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer c.Close()
-		s.c = c
+// senderOver sends commands over one connection, or where that is nil over one for each command.
+func (a *app) senderOver(c *client.Client) follow.Sender {
+	return follow.Sender{
+		Daemon: a.dialer(), Conn: c, Answer: a.answer, Patience: a.patience, Note: a.notef, Stopping: &a.going,
 	}
-	ctx, done := s.a.bounded(ctx, p)
-	defer done()
-	return s.a.send(ctx, s.c, command, p)
 }
 
 // daemonSender sends each command on a connection of its own.
-func (a *app) daemonSender() client.Sender { return sender{a: a} }
+func (a *app) daemonSender() client.Sender { return a.senderOver(nil) }
 
-// anew connects again to a daemon that knows of keys, and says what it waits for. One that
-// is going is waited for; after that the app is patient.
-func (a *app) anew(ctx context.Context, before *client.Client, why error) (*client.Client, error) {
-	if errors.Is(why, client.ErrLost) {
-		a.notef("connection to the daemon lost before it answered; trying again for %s", a.patience)
-	} else if a.going.CompareAndSwap(false, true) {
-		a.notef("the daemon is stopping; waiting for the next one")
+// console is where a run is shown.
+func (a *app) console() *runs.Console {
+	return &runs.Console{
+		Printer: a.printer(), Output: a.out, In: a.in, Result: a.result, Daemon: a.daemonSender(), Quiet: a.look,
+		AnswerLine: a.answerLine,
 	}
-	limited, cancel := context.WithTimeout(ctx, a.patience)
-	defer cancel()
-	c, err := follow.Next(limited, a.dialer(), before, why)
-	if err != nil && !errors.Is(err, follow.ErrNoKeys) {
-		err = fmt.Errorf("not back after %s: %w", a.patience, err)
-	}
-	return c, err
 }
+
+// personThere tells whether somebody sees what is asked, and can answer.
+func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }

@@ -1,27 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"noused/internal/buildinfo"
-	"noused/internal/client"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
-	"noused/internal/protocol"
 	"noused/internal/start"
 )
 
@@ -43,7 +38,7 @@ whether the clocks agree. Within tmux it looks at the options that the screen ne
 			return err
 		}
 		a.json = slices.Contains(args, "--json")
-		for _, f := range examineTmux(cmd.Context()) {
+		for _, f := range machine.Tmux(cmd.Context()) {
 			a.printFinding(f)
 		}
 		return err
@@ -80,7 +75,7 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 				return &quietExit{exitNoDaemon}
 			}
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
-			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.w, a.err
+			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.W, a.err
 			err = child.Run()
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) &&
 				(exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {
@@ -92,19 +87,6 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-const (
-	asksWithin = 30 * time.Second
-	mostSkew   = 5 * time.Second
-)
-
-// finding is a line of the check of a host, in the form of noused doctor.
-type finding struct {
-	Status string `json:"status"` // ok, warn or FAIL
-	Area   string `json:"area"`
-	What   string `json:"what"`
-	Fix    string `json:"fix,omitzero"`
 }
 
 // hostOf takes --host out of arguments that are not read as flags. Without --host it is NOUS_HOST.
@@ -143,12 +125,13 @@ func (a *app) examineHost(ctx context.Context, rest []string) error {
 		return cmdline.Errorf("nous doctor is for one host: give --host once")
 	}
 	h := a.hosts[0]
-	h.ssh.Ask, h.ssh.Show = true, a.shows()
-	h.link = ssh.New(h.ssh)
-	failed, all := 0, h.examine(ctx)
-	if h.left.Load() {
-		return &quietExit{exitLeft}
+	h.SSH.Ask, h.SSH.Show = true, a.shows()
+	h.Link = ssh.New(h.SSH)
+	all, err := h.Examine(ctx)
+	if err != nil {
+		return err
 	}
+	failed := 0
 	for _, f := range all {
 		a.printFinding(f)
 		if f.Status == "FAIL" {
@@ -161,7 +144,7 @@ func (a *app) examineHost(ctx context.Context, rest []string) error {
 	return nil
 }
 
-func (a *app) printFinding(f finding) {
+func (a *app) printFinding(f machine.Finding) {
 	if a.json {
 		if line, err := json.Marshal(f); err == nil {
 			a.printJSON(line)
@@ -173,137 +156,4 @@ func (a *app) printFinding(f finding) {
 	if f.Fix != "" {
 		a.println("      " + plain.Cell(f.Fix))
 	}
-}
-
-// examine checks from ssh to the daemon, as far as it gets.
-func (h *host) examine(ctx context.Context) (all []finding) {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
-	defer cancel()
-	err := h.reach(ctx)
-	var hello ssh.Hello
-	if err == nil {
-		hello, err = h.link.Hello(ctx)
-	}
-	var (
-		away *ssh.Error
-		gone *client.NoDaemonError
-	)
-	switch {
-	case errors.As(err, &away):
-		what := away.What
-		if away.Said != "" {
-			what += ": " + strings.ReplaceAll(away.Said, "\n", "; ")
-		}
-		return []finding{{"FAIL", "ssh", what, away.Next}}
-	case errors.As(err, &gone):
-		all = append(all, finding{"ok", "ssh", h.name + " answers, and has nous", ""},
-			finding{"warn", "daemon", "none runs there", "nous --host " + h.name + " starts one"})
-	case err != nil:
-		return []finding{{"FAIL", "ssh", err.Error(), ""}}
-	default:
-		all = append(all, finding{"ok", "ssh", h.name + " answers, and has nous " + hello.Version, ""},
-			versionsOf("nous", hello.Version, "install the same there and here"), h.examineDaemon(ctx))
-	}
-	return append(all, h.examineMachine(ctx)...)
-}
-
-// versionsOf compares what runs there with this program.
-func versionsOf(what, theirs, fix string) finding {
-	if is := buildinfo.Compared(theirs); is != "" {
-		return finding{"warn", "version", fmt.Sprintf("%s there is %s, and this nous %s: it is %s", what, theirs,
-			buildinfo.Version(), is), fix}
-	}
-	return finding{"ok", "version", what + " there is as here: " + buildinfo.Version(), ""}
-}
-
-func (h *host) examineDaemon(ctx context.Context) finding {
-	conn, err := h.link.Commands(ctx)
-	if err != nil {
-		return finding{"FAIL", "daemon", err.Error(), ""}
-	}
-	c := client.New(conn)
-	defer c.Close()
-	p := protocol.GetStateParams{Daemon: true}
-	ctx, cancel := client.Bounded(ctx, p, asksWithin)
-	defer cancel()
-	s, err := client.Call(ctx, c, protocol.GetState, p)
-	if err != nil {
-		return finding{"FAIL", "daemon", err.Error(), h.there("logs")}
-	}
-	f := versionsOf("the daemon", s.Daemon.Version, "`"+h.there("restart")+"` runs the version that is installed there")
-	f.Area = "daemon"
-	return f
-}
-
-// examineMachine asks the far shell, in a ssh of its own, what no daemon tells.
-func (h *host) examineMachine(ctx context.Context) []finding {
-	to := h.ssh.SSH
-	if len(to) == 0 {
-		to = []string{h.name}
-	}
-	ctx, cancel := context.WithTimeout(ctx, asksWithin)
-	defer cancel()
-	const questions = `sh -c 'date +%s.%N; loginctl show-user "$(id -un)" --property=Linger --value 2>/dev/null || echo unknown'`
-	args := append(append([]string{}, to...), "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--", questions)
-	cmd := exec.CommandContext(ctx, "ssh", args...)
-	cmd.WaitDelay = time.Second
-	var out lastBytes
-	cmd.Stdout = &out
-	before := time.Now()
-	err := cmd.Run()
-	took := time.Since(before)
-	if err != nil {
-		return []finding{{
-			"warn", "ssh",
-			"ssh asks for something at each connection: a connection that is lost does not come back by itself",
-			"use a key and an agent, or ControlMaster",
-		}}
-	}
-	clock, linger, _ := strings.Cut(out.lines(2), "\n")
-	return []finding{lingers(strings.TrimSpace(linger)), skewed(clock, before, took)}
-}
-
-// lastBytes keeps the end of what a far shell says, which may say anything before.
-type lastBytes []byte
-
-func (l *lastBytes) Write(p []byte) (int, error) {
-	kept := append(*l, p...)
-	*l = append((*l)[:0], kept[max(0, len(kept)-200):]...)
-	return len(p), nil
-}
-
-// lines are the last ones.
-func (l lastBytes) lines(n int) string {
-	all := strings.Split(strings.TrimSpace(string(l)), "\n")
-	return strings.Join(all[max(0, len(all)-n):], "\n")
-}
-
-func lingers(said string) finding {
-	switch said {
-	case "yes":
-		return finding{"ok", "linger", "on: the daemon stays when you log out there", ""}
-	case "no":
-		return finding{
-			"warn", "linger", "off: the daemon ends when you log out there, and its runs wait",
-			"there: loginctl enable-linger",
-		}
-	}
-	return finding{"ok", "linger", "there is no systemd that would end the daemon when you log out there", ""}
-}
-
-// skewed compares the clock there with this one, as far as the time that asking took lets it.
-func skewed(said string, before time.Time, took time.Duration) finding {
-	seconds, err := strconv.ParseFloat(said, 64)
-	if err != nil {
-		return finding{"warn", "clock", "the time there is not known", ""}
-	}
-	there := time.UnixMilli(int64(seconds * 1000))
-	skew := cmp.Or(max(before.Sub(there), 0), max(there.Sub(before.Add(took)), 0))
-	if skew > mostSkew {
-		return finding{
-			"warn", "clock", fmt.Sprintf("the clocks differ by %s", skew.Round(time.Second)),
-			"set both by NTP: timedatectl set-ntp true",
-		}
-	}
-	return finding{"ok", "clock", "as here", ""}
 }

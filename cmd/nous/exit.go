@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/machine"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
@@ -82,6 +83,14 @@ func exitOfRun(end protocol.AgentEnd, denied bool) error {
 	return nil
 }
 
+// exitOfWatched is exitOfRun of a run that nous has followed; late: --timeout has ended it.
+func exitOfWatched(end protocol.AgentEnd, denied, late bool) error {
+	if late {
+		return &quietExit{exitSpent}
+	}
+	return exitOfRun(end, denied)
+}
+
 // exitOfCode is the exit status of a run that ended in error.
 func exitOfCode(code protocol.Code) int {
 	switch code {
@@ -93,11 +102,6 @@ func exitOfCode(code protocol.Code) int {
 		return exitUnfit
 	}
 	return exitFailed
-}
-
-// isDenied reports a call that was not made as a rule, a person or nobody allowed it.
-func isDenied(ev protocol.ToolEnd) bool {
-	return ev.Error != nil && (ev.Error.Code == "denied" || ev.Error.Code == "forbidden")
 }
 
 // whatNext says what can be done about a command that was refused; "" where
@@ -149,6 +153,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitOK
 	case errors.As(err, &quiet):
 		return quiet.status
+	case errors.Is(err, machine.ErrLeft):
+		return exitLeft
 	case errors.As(err, &usage):
 		a.complain(err.Error())
 		a.notef("%s", cmdline.Hint(cmd))
@@ -212,8 +218,8 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 	}
 	a.complain(describeError(wire.Code, wire.Message, wire.Cause))
 	next := whatNext(cmd, wire.Reason())
-	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
-		next = "do it on " + a.far.name +
+	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.Fleet != nil {
+		next = "do it on " + a.far.Name +
 			" itself, or let those who send commands count as people there: approve = true in its [fleet]"
 	}
 	if next != "" {
@@ -232,7 +238,7 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 func (a *app) whyGone() string {
 	switch {
 	case a.far != nil:
-		return "to see why, " + a.far.there("logs")
+		return "to see why, " + a.far.There("logs")
 	case a.socketGiven:
 		return "its log tells why; nous --socket " + a.socket + " doctor looks for what is wrong"
 	}

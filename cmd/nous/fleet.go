@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/approval"
 	"noused/internal/client/hosts"
 	"noused/internal/client/jobs"
+	"noused/internal/client/live"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
@@ -26,9 +27,6 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/tui/settings"
 )
-
-// atOnce is how many hosts of a fleet are asked at a time.
-const atOnce = 16
 
 // viaFlags say which fleet is meant, and which host of it.
 type viaFlags struct {
@@ -156,7 +154,7 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	}
 	a.fleet = a.fleetOf(o)
 	for _, name := range on {
-		a.hosts = append(a.hosts, &host{name: name, fleet: a.fleet.Host(name)})
+		a.hosts = append(a.hosts, &machine.Host{Name: name, Fleet: a.fleet.Host(name)})
 	}
 	return true, a.mayMean(cmd, what)
 }
@@ -214,20 +212,6 @@ func (a *app) fleetHosts(ctx context.Context) (*via.Fleet, []via.Seen, error) {
 	return f, meant, nil
 }
 
-// hostOfFleet is a host of a fleet, as one of several.
-func hostOfFleet(f *via.Fleet, name string) hosts.Host {
-	h := f.Host(name)
-	return hosts.Host{
-		Name: name,
-		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
-			return via.Raw(ctx, h, protocol.ListSessions, p)
-		},
-		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
-			return via.Raw(ctx, h, protocol.GetState, p)
-		},
-	}
-}
-
 // askFleet asks the hosts of the fleet that are meant for something, and reports each that
 // does not answer in a line. failed: there were some.
 func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, hosts.Host) (T, error)) (
@@ -239,9 +223,9 @@ func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, host
 	}
 	var all []hosts.Host
 	for _, h := range seen {
-		all = append(all, hostOfFleet(f, h.Name))
+		all = append(all, f.Host(h.Name).AsHost())
 	}
-	answers := hosts.Ask(ctx, all, atOnce, ask)
+	answers := hosts.Ask(ctx, all, live.AtOnce, ask)
 	for _, one := range answers {
 		if one.Err != nil {
 			a.complain(one.Host.Name + ": " + one.Err.Error())
@@ -260,7 +244,7 @@ func nextOf(err error) string {
 		gone    *via.NoHostError
 		refused *via.RefusedError
 		away    *via.AwayError
-		lost    *fleetError
+		lost    *jobs.UnreachableError
 	)
 	switch {
 	case errors.As(err, &gone):
@@ -369,20 +353,30 @@ func (a *app) printFleetSessions(all []hosts.Session) {
 	case a.json:
 		a.printSessionLines(all)
 	case len(all) > 0:
-		rows := fleetRows(all)
+		rows := live.Rows(all)
 		a.printTable(rows[0], rows[1:])
 	}
 }
 
-func fleetRows(all []hosts.Session) [][]string {
-	rows := [][]string{{"HOST", "STATE", "SESSION", "UPDATED", "FOLDER", "TITLE"}}
-	for _, s := range all {
-		rows = append(rows, []string{
-			s.Host, plain.StateWord(s.SessionInfo), s.SessionID, plain.Stamp(s.UpdatedAt),
-			plain.OneLine(s.Workdir, 40), plain.OneLine(s.Title, 60),
-		})
+func (a *app) fleetWatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch",
+		Short: "Show the sessions of all hosts as they change",
+		Long: `Show the sessions of all hosts of the fleet, or with --on of one, as they change, until
+Ctrl-C: on a terminal the table, those that need somebody first, and in a pipe a line for
+each change. A host that does not answer has a line, and is asked again. With --json a line
+is a session as its daemon tells it, in "session", with its "host", and with "deleted":true
+when it is no more, or its host has left.`,
+		Example: "  nous fleet watch\n  nous fleet watch --json",
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := a.openFleet()
+			if err != nil {
+				return err
+			}
+			return a.watching(cmd.Context(), live.NewFleet(a.printer(), a.out, f, a.via.on).Run)
+		},
 	}
-	return rows
 }
 
 func (a *app) fleetApprovalsCommand() *cobra.Command {

@@ -3,16 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/jobs"
@@ -20,18 +15,11 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
-	"noused/internal/fleet/via"
 	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
-const (
-	// cancelPatience is how long a host may take to end the run of a cancelled job.
-	cancelPatience = 10 * time.Second
-	maxListed      = 1000 // jobs that wait, and ends, that are listed
-
-	maxReason = 2000 // of why a job has failed
-)
+const maxReason = 2000 // of why a job has failed
 
 func (a *app) fleetSubmitCommand() *cobra.Command {
 	var (
@@ -102,68 +90,49 @@ func labelsOf(given []string) (map[string]string, error) {
 	return labels, nil
 }
 
+// openJobs are the jobs of the fleet that is meant. It does not connect.
+func (a *app) openJobs() (*jobs.Fleet, error) {
+	if len(a.via.on) > 0 {
+		return nil, cmdline.Errorf("--on: a job goes to any daemon that has its labels; --label says which")
+	}
+	o, _, err := a.fleetOptions()
+	if err != nil {
+		return nil, err
+	}
+	f, err := a.openFleet()
+	return &jobs.Fleet{Fleet: f, Options: o, Patience: a.answer, Note: a.notef}, err
+}
+
 func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
-	err := a.withJobs(keys.soft, func(l *fleetLink) error {
-		again, err := l.jobs.Submit(keys.soft, j)
-		if err != nil {
-			return err
-		}
-		a.noteSubmitted(keys.soft, l, j, again)
-		return nil
-	})
-	if err != nil || !wait {
+	f, err := a.openJobs()
+	if err != nil {
+		return err
+	}
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
+	if err := f.Submit(keys.Soft, j); err != nil || !wait {
 		switch {
 		case err == nil:
 			a.printJobID(j.ID)
-		case keys.soft.Err() != nil:
-			err = context.Cause(keys.soft)
+		case keys.Soft.Err() != nil:
+			err = context.Cause(keys.Soft)
 		}
 		return leftOr(err)
 	}
-	var end job.End
-	await := func(ctx context.Context) error {
-		return a.withJobs(ctx, func(l *fleetLink) (err error) {
-			end, err = l.jobs.Wait(ctx, j.ID)
-			return err
-		})
-	}
-	if err = await(keys.soft); err != nil && keys.soft.Err() != nil {
-		if _, err = a.cancelJob(keys.hard, j.ID); err == nil {
-			err = await(keys.hard)
+	end, err := f.Wait(keys.Soft, j.ID)
+	if err != nil && keys.Soft.Err() != nil {
+		if _, err = f.Cancel(keys.Hard, j.ID); err == nil {
+			end, err = f.Wait(keys.Hard, j.ID)
 		}
 	}
 	if err != nil {
-		if keys.hard.Err() != nil {
+		if keys.Hard.Err() != nil {
 			a.notef("the job %s goes on; nous fleet jobs shows it", j.ID)
-			err = context.Cause(keys.hard)
+			err = context.Cause(keys.Hard)
 		}
 		return leftOr(err)
 	}
 	return a.printEnd(end)
-}
-
-// noteSubmitted says of a job what else is not seen until somebody looks: that it was there
-// already, or that nobody can take it.
-func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again bool) {
-	if again {
-		how := ""
-		if e, over, err := l.jobs.End(ctx, j.ID); err == nil && over {
-			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", plain.OneLine(string(e.StopReason), 20))
-		} else if m, ok, err := l.jobs.Get(ctx, j.ID); err == nil && ok && jobs.Differs(j, m) {
-			how = " that says something else; yours is not done"
-		}
-		a.notef("there is a job %s already%s", j.ID, how)
-		return
-	}
-	hosts, err := a.presences(ctx)
-	if err != nil { // it is submitted all the same
-		return
-	}
-	if why := jobs.WhyNobody(j, hosts); why != "" {
-		a.notef("the job %s waits: %s", j.ID, why)
-	}
 }
 
 func (a *app) printJobID(id string) {
@@ -217,49 +186,20 @@ nothing of the job runs any more, and with 1 where there is no such job.`,
 		Example: "  nous fleet cancel nightly-7",
 		Args:    cmdline.Wants(1, 1, "ID, the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			said, err := a.cancelJob(cmd.Context(), args[0])
+			if err := fleet.CheckID(args[0]); err != nil {
+				return cmdline.Errorf("id: %v", err)
+			}
+			f, err := a.openJobs()
 			if err != nil {
 				return err
 			}
-			a.println(said)
-			return nil
+			said, err := f.Cancel(cmd.Context(), args[0])
+			if err == nil {
+				a.println(said)
+			}
+			return err
 		},
 	}
-}
-
-// cancelJob says in words what it did.
-func (a *app) cancelJob(ctx context.Context, id string) (said string, err error) {
-	if err := fleet.CheckID(id); err != nil {
-		return "", cmdline.Errorf("id: %v", err)
-	}
-	err = a.withJobs(ctx, func(l *fleetLink) error {
-		did, host, err := l.jobs.Cancel(ctx, id, cancelPatience)
-		if err != nil {
-			return err
-		}
-		switch did {
-		case job.Unknown:
-			return fmt.Errorf("there is no job %s", id)
-		case job.Over:
-			said = fmt.Sprintf("%s was not cancelled: it is over", id)
-			if e, over, err := l.jobs.End(ctx, id); err == nil && over {
-				said += fmt.Sprintf(" (%s)", plain.OneLine(string(e.StopReason), jobs.MaxWord))
-			}
-		case job.Removed:
-			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
-		case job.Away:
-			said = fmt.Sprintf("%s is cancelled; %s, where it ran, does not answer, and aborts the run when it is back", id,
-				host)
-		default:
-			said = fmt.Sprintf("%s is cancelled on %s", id, host)
-			if e, over, err := l.jobs.End(ctx, id); err == nil && over && e.StopReason != protocol.StopAborted {
-				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host,
-					plain.OneLine(string(e.StopReason), jobs.MaxWord))
-			}
-		}
-		return nil
-	})
-	return said, err
 }
 
 func (a *app) fleetJobsCommand() *cobra.Command {
@@ -277,55 +217,30 @@ text it was submitted with, prints the last answer again.`,
   nous --on box --session 'job nightly-7' messages`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withJobs(cmd.Context(), func(l *fleetLink) error { return a.listJobs(cmd.Context(), l) })
+			f, err := a.openJobs()
+			if err != nil {
+				return err
+			}
+			all, err := f.List(cmd.Context())
+			if err == nil {
+				a.printListing(all)
+			}
+			return err
 		},
 	}
 }
 
-func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
-	claims, left, err := l.jobs.Claims(ctx)
-	if err != nil {
-		return err
-	}
-	hosts, err := a.presences(ctx)
-	if err != nil {
-		return err
-	}
-	ends, older, err := l.jobs.Ends(ctx, maxListed)
-	if err != nil {
-		return err
-	}
-	var all []jobs.Listed
-	for _, e := range ends {
-		all = append(all, jobs.Ended(e))
-	}
-	waiting, more, err := l.waiting(ctx, jobs.NewView(claims, hosts, l.jobs.Timeout))
-	if err != nil {
-		return err
-	}
-	a.printJobs(append(all, waiting...))
-	if older > 0 {
+func (a *app) printListing(all jobs.Listing) {
+	a.printJobs(all.Jobs)
+	if all.Older > 0 {
 		a.notef("%s that ended earlier: of those that are over only the newest %d are listed",
-			format.Count(int(older), "more job"), maxListed)
+			format.Count(all.Older, "more job"), jobs.MaxListed)
 	}
-	if more {
-		a.notef("more jobs wait or run than the oldest %d, which are listed", maxListed)
+	if all.More {
+		a.notef("more jobs wait or run than the oldest %d, which are listed", jobs.MaxListed)
 	}
-	if left > 0 {
-		a.notef("there are too many claims: %d were not looked at, and what is shown as queued may run", left)
-	}
-	return nil
-}
-
-// waiting are the oldest jobs of the queue; more: there are others.
-func (l *fleetLink) waiting(ctx context.Context, v *jobs.View) (all []jobs.Listed, more bool, err error) {
-	for after := uint64(0); ; {
-		m, ok, err := l.jobs.Next(ctx, after)
-		if err != nil || !ok || len(all) == maxListed {
-			return all, ok, err
-		}
-		after = m.Seq
-		all = append(all, v.Standing(m))
+	if all.Unread > 0 {
+		a.notef("there are too many claims: %d were not looked at, and what is shown as queued may run", all.Unread)
 	}
 }
 
@@ -353,143 +268,5 @@ func (a *app) printJobs(all []jobs.Listed) {
 		a.notef("there are no jobs")
 	default:
 		a.printTable([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
-	}
-}
-
-// presences are the daemons that are there.
-func (a *app) presences(ctx context.Context) (map[string]fleet.Presence, error) {
-	f, err := a.openFleet()
-	if err != nil {
-		return nil, err
-	}
-	all, err := f.Hosts(ctx)
-	var refused *via.RefusedError
-	if errors.As(err, &refused) && refused.Missing {
-		return nil, nil // nobody has joined yet
-	}
-	hosts := map[string]fleet.Presence{}
-	for _, h := range all {
-		hosts[h.Name] = h.Presence
-	}
-	return hosts, err
-}
-
-// fleetError is that the fleet cannot be reached.
-type fleetError struct{ err error }
-
-func (e *fleetError) Error() string {
-	if refused := (*via.RefusedError)(nil); errors.As(e.err, &refused) {
-		return refused.Error()
-	}
-	return fmt.Sprintf("the fleet cannot be reached: %v", e.err)
-}
-func (e *fleetError) Unwrap() error { return e.err }
-
-// fleetLink is a connection to a fleet.
-type fleetLink struct {
-	*fleet.Conn
-	js     jetstream.JetStream
-	prefix fleet.Prefix
-	jobs   *job.Queue
-	denied *atomic.Pointer[via.RefusedError] // the last thing that the server has denied
-}
-
-// joinJobs connects to the fleet's jobs. It blocks until the server has answered.
-func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
-	if len(a.via.on) > 0 {
-		return nil, cmdline.Errorf("--on: a job goes to any daemon that has its labels; --label says which")
-	}
-	way, _, err := a.fleetOptions()
-	if err != nil {
-		return nil, err
-	}
-	// Who may not hear of an end when it is told looks for it: what is denied counts only
-	// where an answer does not come. People may not make what is missing.
-	server, denied := strings.Join(way.URLs, ", "), new(atomic.Pointer[via.RefusedError])
-	opening, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if !errors.Is(err, nats.ErrPermissionViolation) {
-			return
-		}
-		denied.Store(via.Denied(server, err))
-		if _, name, making := strings.Cut(err.Error(), "$JS.API.STREAM.CREATE."); making {
-			stop(via.Missing(server, "stream "+strings.TrimRight(name, `"`)))
-		}
-	}))
-	if err != nil {
-		return nil, refusedOr(server, err)
-	}
-	l := &fleetLink{Conn: conn, prefix: way.Prefix, denied: denied}
-	if l.js, err = jetstream.New(conn.Conn); err == nil {
-		l.jobs, err = job.Open(opening, l.js, way.Prefix, job.DefaultTimeout)
-	}
-	if err != nil {
-		conn.Close()
-		if missing := (*via.RefusedError)(nil); errors.As(context.Cause(opening), &missing) {
-			return nil, missing
-		}
-		return nil, l.why(ctx, refusedOr(server, err))
-	}
-	return l, nil
-}
-
-// refusedOr is an error of a way to the fleet, in the words of the others that need it.
-func refusedOr(server string, err error) *fleetError {
-	if refused := via.Refused(server, "what a fleet needs", err); refused != nil {
-		err = errors.Join(refused, err)
-	}
-	return &fleetError{err}
-}
-
-// why is what the server has denied, where an answer did not come for it.
-func (l *fleetLink) why(ctx context.Context, err error) error {
-	if denied := l.denied.Load(); denied != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return denied
-	}
-	return err
-}
-
-// withJobs does something with the fleet's jobs. Where the connection is lost
-// meanwhile, it says so and connects again, if that goes within a while: do must be
-// something that may be done again.
-func (a *app) withJobs(ctx context.Context, do func(*fleetLink) error) error {
-	for {
-		l, err := a.joinJobs(ctx)
-		if err != nil {
-			return err
-		}
-		err = l.why(ctx, do(l))
-		lost := l.IsClosed()
-		l.Close()
-		if err == nil || !lost || ctx.Err() != nil {
-			return err
-		}
-		a.notef("the connection to the fleet was lost; trying again")
-		if err := a.untilFleet(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-const fleetPause = 500 * time.Millisecond
-
-// untilFleet waits until the fleet can be reached.
-func (a *app) untilFleet(ctx context.Context) error {
-	for until := time.Now().Add(a.answer); ; {
-		l, err := a.joinJobs(ctx)
-		if err == nil {
-			l.Close()
-			return nil
-		}
-		var away *fleetError
-		if !errors.As(err, &away) || time.Now().After(until) {
-			return err
-		}
-		select {
-		case <-time.After(fleetPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -160,21 +159,6 @@ func hostileHosts(t *testing.T, s *fleettest.Server) {
 	}
 }
 
-// A watch goes on where the server has lost the hosts' bucket, as one that was started
-// anew has, and ends where it is not let in.
-func TestAWatchWaitsForABucketThatIsMissing(t *testing.T) {
-	t.Parallel()
-	open := fleettest.Start(t, "")
-	shut := fleettest.Start(t, "authorization { user: u, password: p }")
-	for s, want := range map[*fleettest.Server]bool{open: true, shut: false} {
-		f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
-		t.Cleanup(f.Close)
-		if _, err := f.Watch(t.Context()); err == nil || mayComeBack(err) != want {
-			t.Errorf("got %v, and that trying again helps: %v, want %v", err, mayComeBack(err), want)
-		}
-	}
-}
-
 // Whatever a person asks of a fleet that does not work, nous says the same of it.
 func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 	t.Parallel()
@@ -198,24 +182,6 @@ func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 				t.Errorf("nous fleet %s: got status %d and %q, want %q", command, got.status, got.errout, want)
 			}
 		}
-	}
-}
-
-// What the server denies is said instead of a time that has passed.
-func TestWhatAServerDeniesIsSaid(t *testing.T) {
-	t.Parallel()
-	l := &fleetLink{denied: new(atomic.Pointer[via.RefusedError])}
-	late := fmt.Errorf("claims: %w", context.DeadlineExceeded)
-	if err := l.why(t.Context(), late); err != late {
-		t.Errorf("nothing was denied: got %v", err)
-	}
-	l.denied.Store(via.Denied("nats://box", nats.ErrPermissionViolation))
-	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") ||
-		!strings.Contains(nextOf(err), "your user there needs permission") {
-		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
-	}
-	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {
-		t.Errorf("another error: got %v", err)
 	}
 }
 
@@ -278,7 +244,7 @@ func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
 	f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
 	t.Cleanup(f.Close)
 	for room, want := range map[int64]string{maxLists: "does not go on where it ended", 1: "no room for its list"} {
-		if _, err := hostOfFleet(f, "evil").List(t.Context(), protocol.ListSessionsParams{Limit: new(1000)}, boardPages,
+		if _, err := f.Host("evil").AsHost().List(t.Context(), protocol.ListSessionsParams{Limit: new(1000)}, boardPages,
 			hosts.NewRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("room for %d bytes: got %v, want %q", room, err, want)
 		}

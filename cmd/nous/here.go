@@ -8,13 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
-	"noused/internal/client/hosts"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -62,7 +61,7 @@ func (a *app) findSession(ctx context.Context, what need) error {
 // findNamed means the session that somebody calls so; asked: the daemon is asked
 // whether it knows the id.
 func (a *app) findNamed(ctx context.Context, name string, asked bool) (err error) {
-	id, err := a.sessionNamed(ctx, name)
+	id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (a *app) findHere(ctx context.Context, what need) error {
 	if err != nil || dir == "" { // of another machine that nobody has named: its active session
 		return err
 	}
-	list, err := a.everySession(ctx, dir)
+	list, err := lookup.Sessions(ctx, a.daemonSender(), dir)
 	switch {
 	case errors.Is(err, client.ErrUnsupported): // its active session is meant
 		return nil
@@ -168,74 +167,10 @@ func lastUsed(list []protocol.SessionInfo) protocol.SessionInfo {
 	return slices.MaxFunc(list, func(x, y protocol.SessionInfo) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 }
 
-// everySession lists all sessions of a folder, of all folders with "", those that
-// were made last first.
-func (a *app) everySession(ctx context.Context, dir string) ([]protocol.SessionInfo, error) {
-	page := 1000
-	p := protocol.ListSessionsParams{Limit: &page, Workdir: dir}
-	var all []protocol.SessionInfo
-	for {
-		r, err := ask(ctx, a, protocol.ListSessions, p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r.Sessions...)
-		if len(r.Sessions) < page {
-			return all, nil
-		}
-		p.Before = r.Sessions[page-1].SessionID
-	}
-}
-
-// sessionNamed is the id of the session that somebody calls by its id, its title,
-// or a beginning of either that no other has. A daemon that lists no sessions is
-// told the name as it is.
-func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
-	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
-		return name, nil
-	}
-	all, err := a.everySession(ctx, "")
-	if errors.Is(err, client.ErrUnsupported) {
-		return name, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return pick(name, all)
-}
-
-func pick(name string, all []protocol.SessionInfo) (string, error) {
-	switch found := hosts.Find(name, all); len(found) {
-	case 0:
-	case 1:
-		return found[0].SessionID, nil
-	default:
-		return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
-	}
-	return "", &protocol.Error{
-		Code:    protocol.SessionNotFound,
-		Message: "session_id: there is no session " + name,
-	}
-}
-
-// someOf names a few sessions, by id and title.
-func someOf(found []protocol.SessionInfo) string {
-	const most = 4
-	var names []string
-	for i, s := range found {
-		if i == most {
-			names = append(names, "…")
-			break
-		}
-		names = append(names, strings.TrimSpace(s.SessionID+" "+plain.OneLine(s.Title, 30)))
-	}
-	return strings.Join(names, ", ")
-}
-
 // seen says that the session was read up to now, if what nous printed went to a
 // person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
-	if plain.IsTerminal(a.out.w) && session != "" {
+	if plain.IsTerminal(a.out.W) && session != "" {
 		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
 	}
 }

@@ -1,29 +1,23 @@
 package main
 
 import (
-	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
-	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 	"noused/internal/regular"
 	"noused/internal/tui/settings"
@@ -39,17 +33,6 @@ const (
 
 // completesWithin is how long the words for a shell, which waits for them, may take.
 var completesWithin = 3 * time.Second
-
-// host is a machine whose daemon is meant.
-type host struct {
-	name    string // as the user calls it
-	workdir string // the folder there that is meant without another, or ""
-	ssh     ssh.Options
-	link    *ssh.Link
-	reached atomic.Bool // once
-	left    atomic.Bool // by Ctrl-C before that
-	fleet   *via.Host   // instead of ssh; or nil
-}
 
 // reads is what a command has to do with other machines.
 type reads int
@@ -154,7 +137,7 @@ func (a *app) findHosts() error {
 		if a.socketGiven {
 			o.Socket = a.socket
 		}
-		a.hosts = append(a.hosts, &host{name: name, workdir: h.Workdir, ssh: o})
+		a.hosts = append(a.hosts, &machine.Host{Name: name, Workdir: h.Workdir, SSH: o})
 	}
 	return nil
 }
@@ -164,7 +147,7 @@ func (a *app) findHosts() error {
 func (a *app) connectsHow(cmd *cobra.Command) {
 	wanted, err := settings.Autostart(os.Getenv)
 	for _, h := range a.hosts {
-		o := &h.ssh
+		o := &h.SSH
 		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status" && cmd.Name() != "statusline"
 		o.Ask = len(a.hosts) == 1 && !a.completing
 		if o.Ask {
@@ -173,7 +156,7 @@ func (a *app) connectsHow(cmd *cobra.Command) {
 		if a.completing {
 			o.Within = completesWithin
 		}
-		h.link = ssh.New(*o)
+		h.Link = ssh.New(*o)
 	}
 }
 
@@ -183,8 +166,8 @@ func (a *app) hangUp() {
 		a.fleet.Close()
 	}
 	for _, h := range a.hosts {
-		if h.link != nil {
-			_ = h.link.Close()
+		if h.Link != nil {
+			_ = h.Link.Close()
 		}
 	}
 }
@@ -197,87 +180,6 @@ func (a *app) shows() io.Writer {
 	return nil
 }
 
-// reach connects for the first time, while ssh may ask on the terminal. A signal that would
-// end nous ends ssh before, which puts the terminal in order.
-func (h *host) reach(ctx context.Context) error {
-	if h.reached.Load() || !h.ssh.Ask {
-		return nil
-	}
-	signals := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
-	asking, stop := signal.NotifyContext(ctx, signals...)
-	defer stop()
-	_, err := h.link.Hello(asking)
-	switch {
-	case err == nil:
-		h.reached.Store(true)
-	case h.left.Load(), asking.Err() != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errInterrupted)):
-		h.left.Store(true)
-		_ = h.link.Close()
-		return &quietExit{exitLeft}
-	}
-	return err
-}
-
-// Commands connects to the command socket there.
-func (h *host) Commands(ctx context.Context) (net.Conn, error) {
-	if err := h.reach(ctx); err != nil {
-		return nil, err
-	}
-	return h.link.Commands(ctx)
-}
-
-// Events connects to the event socket there.
-func (h *host) Events(ctx context.Context) (net.Conn, error) {
-	if err := h.reach(ctx); err != nil {
-		return nil, err
-	}
-	return h.link.Events(ctx)
-}
-
-// place is where the daemon is, as messages name it.
-func (h *host) place() string {
-	if h.fleet != nil {
-		return h.fleet.String()
-	}
-	return h.name
-}
-
-// there is how something is done on the host.
-func (h *host) there(command string) string {
-	if h.fleet != nil {
-		return "log in on " + h.name + " and run `" + strings.TrimSpace("nous "+command) + "`"
-	}
-	to := h.ssh.SSH
-	if len(to) == 0 {
-		to = []string{h.name}
-	}
-	nous := h.ssh.Nous
-	if nous == "" {
-		nous = "nous"
-	}
-	if h.ssh.Socket != "" {
-		command = "--socket " + h.ssh.Socket + " " + command
-	}
-	return "run `ssh " + strings.Join(to, " ") + " " + nous + " " + command + "`"
-}
-
-// start has a daemon started there, beside the existing connections.
-func (h *host) start(ctx context.Context) error {
-	if h.fleet != nil {
-		return errors.New("a daemon of a fleet is started on its own machine: " + h.there(""))
-	}
-	o := h.ssh
-	o.Start, o.Ask = true, false
-	link := ssh.New(o)
-	defer link.Close()
-	_, err := link.Hello(ctx)
-	var failed *ssh.Error
-	if errors.As(err, &failed) {
-		return errors.New(strings.TrimSpace(failed.Error() + "\n" + failed.Next))
-	}
-	return err
-}
-
 // folder is the folder whose sessions are meant. It is one of the daemon's machine, and
 // "" on another where nobody has said which.
 func (a *app) folder() (string, error) {
@@ -285,7 +187,7 @@ func (a *app) folder() (string, error) {
 	case a.workdir != "":
 		return a.workdirGiven()
 	case a.far != nil:
-		return a.far.workdir, nil
+		return a.far.Workdir, nil
 	}
 	return currentFolder()
 }
@@ -302,7 +204,7 @@ func (a *app) workdirGiven() (string, error) {
 	case path.IsAbs(dir):
 		return path.Clean(dir), nil
 	case a.far != nil:
-		return "", cmdline.Errorf("--workdir %s: want an absolute path: it is a folder on %s", dir, a.far.name)
+		return "", cmdline.Errorf("--workdir %s: want an absolute path: it is a folder on %s", dir, a.far.Name)
 	}
 	here, err := currentFolder()
 	return filepath.Join(here, dir), err
@@ -317,8 +219,8 @@ func (a *app) onDisk(flag, command string) error {
 }
 
 // onlyThere refuses what is for the machine of the daemon. An example would be none for there.
-func (a *app) onlyThere(what string, h *host, command string) error {
-	a.complain(what + " is for the machine of the daemon: " + h.there(command))
+func (a *app) onlyThere(what string, h *machine.Host, command string) error {
+	a.complain(what + " is for the machine of the daemon: " + h.There(command))
 	return &quietExit{exitUsage}
 }
 

@@ -16,6 +16,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
@@ -25,7 +26,7 @@ import (
 // What is asked of several hosts at once: --host a --host b.
 
 // at is the app for one of the hosts.
-func (a *app) at(h *host) *app {
+func (a *app) at(h *machine.Host) *app {
 	at := &app{
 		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
 		patience: a.patience, answer: a.answer, look: a.look,
@@ -41,7 +42,7 @@ func (a *app) several() bool { return len(a.hosts) > 1 }
 // asHost is the host that is meant, as one of several.
 func (a *app) asHost() hosts.Host {
 	return hosts.Host{
-		Name: a.far.name,
+		Name: a.far.Name,
 		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
 			return client.Raw(ctx, a.daemonSender(), protocol.ListSessions, p)
 		},
@@ -59,8 +60,8 @@ func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app
 	at := map[string]*app{}
 	var all []hosts.Host
 	for _, h := range a.hosts {
-		at[h.name] = a.at(h)
-		all = append(all, at[h.name].asHost())
+		at[h.Name] = a.at(h)
+		all = append(all, at[h.Name].asHost())
 	}
 	answers := hosts.Ask(ctx, all, len(all), func(ctx context.Context, h hosts.Host) (R, error) {
 		return ask(ctx, at[h.Name], h)
@@ -77,7 +78,7 @@ func (a *app) complainOf(errs []error) error {
 	status := 0
 	for i, err := range errs {
 		if err != nil {
-			status = max(status, a.complainOfHost(a.hosts[i].name, err))
+			status = max(status, a.complainOfHost(a.hosts[i].Name, err))
 		}
 	}
 	if status == 0 {
@@ -118,7 +119,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) ([]hosts.Session, error) {
 		p := p
 		if !all {
-			p.Workdir = at.far.workdir
+			p.Workdir = at.far.Workdir
 		}
 		return h.List(ctx, p, 1, nil)
 	})
@@ -205,25 +206,25 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 // eventsOfHosts prints the events of all hosts as they come, until Ctrl-C. A host that does
 // not come back ends, and the others go on.
 func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	width := 0
 	var all []hosts.Host
 	for _, h := range a.hosts {
-		width = max(width, len(h.name))
+		width = max(width, len(h.Name))
 		at := a.at(h)
 		one := at.asHost()
 		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, types, tell) }
 		all = append(all, one)
 	}
 	errs := make([]error, len(all))
-	err := hosts.Follow(keys.soft, all, func(h hosts.Host, line follow.Line) error {
+	err := hosts.Follow(keys.Soft, all, func(h hosts.Host, line follow.Line) error {
 		if a.json {
 			a.printOf(h.Name, "event", line.Raw)
 		} else {
 			a.printLineOf(h.Name+strings.Repeat(" ", width-len(h.Name)+1), line)
 		}
-		return a.out.failure() // nobody reads: all end
+		return a.out.Failure() // nobody reads: all end
 	}, func(h hosts.Host, err error) {
 		a.notef("no more events of %s: %s", h.Name, strings.TrimPrefix(err.Error(), h.Name+": "))
 		errs[slices.IndexFunc(all, func(o hosts.Host) bool { return o.Name == h.Name })] = err
@@ -237,14 +238,11 @@ func (a *app) followAll(ctx context.Context, types []string, tell func(follow.Li
 	if err != nil {
 		return err
 	}
-	defer f.events.Close()
+	defer f.Close()
 	for {
-		h, err := f.next(ctx, 0)
-		switch h := h.(type) {
-		case follow.Line:
-			err = tell(h)
-		case follow.Gap:
-			err = tell(h.Line)
+		line, err := f.NextLine(ctx)
+		if err == nil {
+			err = tell(line)
 		}
 		if err != nil {
 			return err

@@ -67,20 +67,3 @@ func TestLogsAreFollowed(t *testing.T) {
 		t.Errorf("Ctrl-C: %v, want exit status 0", err)
 	}
 }
-
-func TestUnitOfADaemon(t *testing.T) {
-	const slice = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/"
-	for cgroups, want := range map[string]string{
-		slice + "noused.service\n":                           "noused.service",
-		slice + "app-noused.slice/noused@work.service\n":     "noused@work.service",
-		"1:name=systemd:/noused.service\n0::/else.service\n": "noused.service",
-		slice + "noused.service/inner\n":                     "",
-		slice + "nousedling.service\n":                       "",
-		slice + "run-u1.scope\n":                             "",
-		"":                                                   "",
-	} {
-		if got := unitIn(cgroups); got != want {
-			t.Errorf("%q: got %q, want %q", cgroups, got, want)
-		}
-	}
-}

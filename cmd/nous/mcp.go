@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/plain"
+	"noused/internal/client/servers"
 	"noused/internal/cmdline"
 	"noused/internal/mcpfile"
 	"noused/internal/protocol"
@@ -255,7 +256,7 @@ func (a *app) importServers(ctx context.Context, file string) error {
 	}
 	if len(elsewhere) > 0 {
 		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
-			plain.OneLine(strings.Join(elsewhere, ", "), aboutServer))
+			plain.OneLine(strings.Join(elsewhere, ", "), plain.AboutServer))
 	}
 	var taken []string
 	for _, one := range all {
@@ -295,66 +296,13 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 		return
 	}
 	if one.Err != nil {
-		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, aboutServer))
+		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, plain.AboutServer))
 		return
 	}
-	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(whatRuns(one.Server), aboutServer))
+	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), plain.AboutServer))
 	for _, note := range one.Notes {
-		a.println("          " + plain.OneLine(note, aboutServer))
+		a.println("          " + plain.OneLine(note, plain.AboutServer))
 	}
-}
-
-// whatRuns is a server's program and its arguments, as a shell would take them, or
-// its URL, of which it hides what may be secret.
-func whatRuns(s mcpfile.Server) string {
-	if s.URL != "" {
-		return withoutSecrets(s.URL)
-	}
-	words := make([]string, 0, len(s.Args)+1)
-	for _, w := range append([]string{s.Command}, s.Args...) {
-		words = append(words, shellWord(w))
-	}
-	return strings.Join(words, " ")
-}
-
-// withoutSecrets is a URL without its user, its fragment and the values of its query.
-// It may be none yet: variables may stand in it.
-func withoutSecrets(address string) string {
-	address, _, _ = strings.Cut(address, "#")
-	address, query, asked := strings.Cut(address, "?")
-	scheme, rest, found := strings.Cut(address, "://")
-	if !found {
-		scheme, rest = "", address
-	} else {
-		scheme += "://"
-	}
-	host, _, _ := strings.Cut(rest, "/")
-	if i := strings.LastIndex(host, "@"); i >= 0 {
-		rest = "…@" + strings.TrimPrefix(rest, host[:i+1])
-	}
-	if !asked {
-		return scheme + rest
-	}
-	pairs := strings.Split(query, "&")
-	for i, pair := range pairs {
-		key, _, valued := strings.Cut(pair, "=")
-		if pairs[i] = "…"; valued {
-			pairs[i] = key + "=…"
-		}
-	}
-	return scheme + rest + "?" + strings.Join(pairs, "&")
-}
-
-// shellWord is a word as a shell would take it.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("@%+=:,./-_${}", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // serverNames offers those of the user's file.
@@ -368,7 +316,7 @@ func (a *app) serverNames(_ *cobra.Command, args []string, _ string) ([]string, 
 	}
 	var words []string
 	for _, s := range f.Servers {
-		words = append(words, s.Name+"\t"+plain.OneLine(whatRuns(s), 40))
+		words = append(words, s.Name+"\t"+plain.OneLine(servers.Runs(s), 40))
 	}
 	return completions(words, nil)
 }

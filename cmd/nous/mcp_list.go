@@ -15,35 +15,10 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/plain"
+	"noused/internal/client/servers"
 	"noused/internal/cmdline"
-	"noused/internal/mcpfile"
 	"noused/internal/protocol"
 )
-
-// aboutServer is how much is said of a server in a list: what is wrong is the end of a
-// long line.
-const aboutServer = 400
-
-// stateDisabled is what the daemon does not know of.
-const stateDisabled = "disabled"
-
-// serverRow is a server, as the files and the daemon have it.
-type serverRow struct {
-	protocol.ServerInfo
-	Runs  string   `json:"runs,omitzero"` // the command line, or the URL
-	File  string   `json:"file,omitzero"`
-	Line  int      `json:"line,omitzero"`
-	Named []string `json:"tool_names,omitzero"`
-
-	entry mcpfile.Server
-}
-
-// view is all that is known of servers from the current folder.
-type view struct {
-	servers  []serverRow
-	problems []string // of files
-	notes    []string
-}
 
 func (a *app) mcpListCommand() *cobra.Command {
 	return &cobra.Command{
@@ -72,43 +47,43 @@ func (a *app) listServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(v.servers))
-	for i, s := range v.servers {
+	rows := make([][]string, len(v.Servers))
+	for i, s := range v.Servers {
 		if a.json {
 			a.printServer(s)
 		}
 		rows[i] = []string{
 			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"),
-			plain.OneLine(cmp.Or(s.Message, s.Runs), aboutServer),
+			plain.OneLine(cmp.Or(s.Message, s.Runs), plain.AboutServer),
 		}
 	}
 	switch {
 	case a.json:
 	case len(rows) > 0:
 		a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
-	case len(v.problems) == 0:
+	case len(v.Problems) == 0:
 		a.notef("there is none; nous mcp add and nous mcp import add some")
 	}
-	for _, note := range v.notes {
+	for _, note := range v.Notes {
 		a.notef("%s", note)
 	}
-	for _, problem := range v.problems {
+	for _, problem := range v.Problems {
 		a.complain(problem)
 	}
-	if len(v.problems) > 0 {
+	if len(v.Problems) > 0 {
 		return &quietExit{exitFailed}
 	}
 	return nil
 }
 
-func (a *app) printServer(s serverRow) {
+func (a *app) printServer(s servers.Row) {
 	if line, err := json.Marshal(s, json.Deterministic(true)); err == nil {
 		a.printJSON(line)
 	}
 }
 
 // viewServers puts together what the files say and what the daemon knows.
-func (a *app) viewServers(ctx context.Context) (v view, err error) {
+func (a *app) viewServers(ctx context.Context) (v servers.View, err error) {
 	dir, err := folderHere()
 	if err != nil {
 		return v, err
@@ -116,33 +91,13 @@ func (a *app) viewServers(ctx context.Context) (v view, err error) {
 	a.noStart = true // the files say something, too
 	tools, err := a.serversOf(ctx, dir)
 	var gone *client.NoDaemonError
-	switch {
-	case errors.As(err, &gone):
-		v.notes = append(v.notes, "no daemon runs: this is what the files say")
-	case err != nil:
+	if err != nil && !errors.As(err, &gone) {
 		return v, err
 	}
-	for _, info := range tools.Servers {
-		if info.Workdir == "" || info.Workdir == dir {
-			v.servers = append(v.servers, serverRow{ServerInfo: info})
-		}
+	v = servers.Find(configDir(), dir, tools)
+	if gone != nil {
+		v.Notes = append([]string{"no daemon runs: this is what the files say"}, v.Notes...)
 	}
-	v.addFile(mcpfile.Read(serversFile()))("", protocol.ServerInfo{State: "configured"})
-	text, err := mcpfile.ReadProject(dir)
-	switch {
-	case err != nil:
-		v.problem(err)
-	case text != nil:
-		v.addFile(mcpfile.Parse(mcpfile.Project(dir), text))(dir, projectState(dir, text))
-	}
-	for i, s := range v.servers {
-		for _, t := range tools.Tools {
-			if name, ok := strings.CutPrefix(t.Name, s.Name+"."); ok && t.Protocol == "mcp" {
-				v.servers[i].Named = append(v.servers[i].Named, name)
-			}
-		}
-	}
-	slices.SortStableFunc(v.servers, func(x, y serverRow) int { return strings.Compare(x.Name, y.Name) })
 	return v, nil
 }
 
@@ -153,17 +108,6 @@ func folderHere() (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(dir)
-}
-
-func projectState(dir string, text []byte) protocol.ServerInfo {
-	info := protocol.ServerInfo{
-		State: "untrusted", Message: "nous mcp trust shows what it runs and asks you",
-		Workdir: dir,
-	}
-	if ok, _ := mcpfile.Trusted(configDir(), dir, mcpfile.Hash(text)); ok {
-		info.State, info.Message = "configured", ""
-	}
-	return info
 }
 
 // serversOf asks the daemon, in a session of this folder where there is one. It makes
@@ -184,54 +128,6 @@ func (a *app) serversOf(ctx context.Context, dir string) (protocol.Tools, error)
 	return ask(ctx, a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 }
 
-// addFile adds what a file says: to a server that the daemon knows its place, and of
-// others the entry with the state that it has then.
-func (v *view) addFile(f *mcpfile.File, err error) func(workdir string, otherwise protocol.ServerInfo) {
-	return func(workdir string, otherwise protocol.ServerInfo) {
-		if err != nil {
-			v.problem(err)
-			return
-		}
-		for _, s := range f.Servers {
-			if s.Disabled {
-				otherwise := otherwise
-				otherwise.State, otherwise.Message = stateDisabled, ""
-				v.add(s, workdir, otherwise)
-				continue
-			}
-			v.add(s, workdir, otherwise)
-		}
-		for _, err := range f.Errors {
-			v.problem(err)
-			v.add(mcpfile.Server{Name: err.Server, Place: err.Place}, workdir,
-				protocol.ServerInfo{State: "failed", Message: err.Reason, Workdir: workdir})
-		}
-	}
-}
-
-func (v *view) add(s mcpfile.Server, workdir string, otherwise protocol.ServerInfo) {
-	i := slices.IndexFunc(v.servers, func(l serverRow) bool {
-		return l.Name == s.Name && (l.Workdir == workdir || l.Workdir == "")
-	})
-	if i < 0 {
-		otherwise.Name = s.Name
-		i, v.servers = len(v.servers), append(v.servers, serverRow{ServerInfo: otherwise})
-	}
-	l := &v.servers[i]
-	if l.Workdir != workdir || l.File != "" {
-		return // the user's own is the one that is used
-	}
-	l.File, l.Line, l.entry = s.Place.File, s.Place.Line, s
-	if s.Command != "" || s.URL != "" {
-		l.Runs = whatRuns(s)
-	}
-	for _, field := range s.Ignored {
-		v.notes = append(v.notes, fmt.Sprintf("%s: %s does nothing here", s.Place, plain.OneLine(field, 40)))
-	}
-}
-
-func (v *view) problem(err error) { v.problems = append(v.problems, err.Error()) }
-
 func (a *app) mcpGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME",
@@ -247,52 +143,43 @@ values may be secrets.`,
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(v.servers, func(s serverRow) bool { return s.Name == args[0] })
+			i := slices.IndexFunc(v.Servers, func(s servers.Row) bool { return s.Name == args[0] })
 			if i < 0 {
 				return fmt.Errorf("there is no server %s here; nous mcp list shows all", args[0])
 			}
 			if a.json {
-				a.printServer(v.servers[i])
+				a.printServer(v.Servers[i])
 				return nil
 			}
-			a.showServer(v.servers[i])
+			a.showServer(v.Servers[i])
 			return nil
 		},
 	}
 }
 
-func (a *app) showServer(s serverRow) {
+func (a *app) showServer(s servers.Row) {
 	pairs := [][2]string{
 		{"server", s.Name},
-		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, aboutServer), ": ")},
+		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, plain.AboutServer), ": ")},
 	}
 	for _, p := range [][2]string{
-		{"runs", plain.OneLine(s.Runs, aboutServer)},
+		{"runs", plain.OneLine(s.Runs, plain.AboutServer)},
 		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},
 		{"folder", s.Workdir},
-		{"starts in", s.entry.Cwd},
-		{"variables", keysOf(s.entry.Env)},
-		{"headers", keysOf(s.entry.Headers)},
-		{"timeout", s.entry.Timeout},
-		{"trust", s.entry.Trust},
-		{"only", strings.Join(s.entry.Tools, ", ")},
-		{"sandbox", s.entry.Sandbox},
+		{"starts in", s.Entry.Cwd},
+		{"variables", keysOf(s.Entry.Env)},
+		{"headers", keysOf(s.Entry.Headers)},
+		{"timeout", s.Entry.Timeout},
+		{"trust", s.Entry.Trust},
+		{"only", strings.Join(s.Entry.Tools, ", ")},
+		{"sandbox", s.Entry.Sandbox},
 		{"tools", strings.Join(s.Named, ", ")},
-		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*aboutServer)},
-		{"prompts", promptsOf(s)},
+		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*plain.AboutServer)},
+		{"prompts", s.PromptWords()},
 	} {
 		if p[1] != "" {
 			pairs = append(pairs, p)
 		}
 	}
 	a.printPairs(pairs)
-}
-
-// promptsOf are a server's prompts, as they are written in a text.
-func promptsOf(s serverRow) string {
-	names := make([]string, len(s.Prompts))
-	for i, p := range s.Prompts {
-		names[i] = "/" + s.Name + "." + p.Name
-	}
-	return strings.Join(names, ", ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/runs"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -105,15 +106,17 @@ func (f promptFlags) check() error {
 // prompt starts the run, and shows it as the flags say. With --json=result it prints an
 // object also where no run was started.
 func (a *app) prompt(ctx context.Context, args []string, f promptFlags) error {
-	t := &tally{a: a, script: f.script}
+	t := &runs.Tally{
+		Console: a.console(), Schema: f.script.schemaFile != "", LastMessage: f.script.lastMessage,
+	}
 	err := a.promptOnce(ctx, args, f, t)
-	if a.result && t.end == nil && !errors.As(err, new(*cmdline.Error)) {
-		t.printFailed(err)
+	if a.result && !t.Ended() && !errors.As(err, new(*cmdline.Error)) {
+		t.PrintFailed(err)
 	}
 	return err
 }
 
-func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *tally) error {
+func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *runs.Tally) error {
 	if err := cmp.Or(f.check(), a.checkScript(f)); err != nil {
 		return err
 	}
@@ -172,7 +175,7 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *t
 }
 
 // sendPrompt sends the prompt and shows how its run goes.
-func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptFlags, t *tally) error {
+func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptFlags, t *runs.Tally) error {
 	held := f.held(a) // the answer is the daemon's, events and all
 	p.Wait = &held
 	if f.async || held {
@@ -184,24 +187,28 @@ func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptF
 	case held:
 		return a.promptAndWait(ctx, p)
 	}
-	t.runView = a.runView()
+	c := t.Console
+	t.View = c.NewView()
 	switch {
 	case a.result:
-		t.runView = silentView{}
+		t.View = runs.SilentView{}
 	case a.json:
 	case p.OutputSchema != nil:
-		t.runView = &answerView{a: a}
+		t.View = &runs.AnswerView{Console: c}
 	case f.wait:
-		t.runView = &lastView{a: a}
+		t.View = &runs.LastView{Console: c}
 	}
 	if f.approvals == "" && p.Approvals == protocol.ApprovalsDeny {
-		t.runView = &unaskedView{runView: t.runView, a: a}
+		t.View = &runs.UnaskedView{View: t.View, Console: c}
 	}
-	w := &watch{a: a, tally: t, asks: a.newApprovalPrompt(), detach: f.detach, limit: f.script.timeout}
+	w := &runs.Watch{
+		Console: c, Tally: t, Asks: c.NewApprovalPrompt(), Detach: f.detach, Limit: f.script.timeout,
+		Abort: a.abortRun, Exit: exitOfWatched,
+	}
 	if f.approvals == allowAll {
-		w.asks.allow = w.allow
+		w.Asks.Allow = w.Allow
 	}
-	return cmp.Or(a.promptAndFollow(ctx, p, w), t.keepLast())
+	return cmp.Or(a.promptAndFollow(ctx, p, w), t.KeepLast())
 }
 
 // held tells whether the daemon's own reply is wanted, with all events.
@@ -261,46 +268,46 @@ func behaviorOf(flag string) (protocol.Kind, error) {
 
 // promptAndFollow subscribes before it prompts, so that no event of the run
 // can be missed: those that come before the reply wait in the subscription.
-func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *watch) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
-	if w.limit > 0 {
-		soft, cancel := context.WithTimeoutCause(keys.soft, w.limit, errTimeUp)
+func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *runs.Watch) error {
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
+	if w.Limit > 0 {
+		soft, cancel := context.WithTimeoutCause(keys.Soft, w.Limit, runs.ErrTimeUp)
 		defer cancel()
-		keys.soft = soft
+		keys.Soft = soft
 	}
-	c, err := a.dial(keys.hard)
+	c, err := a.dial(keys.Hard)
 	if err != nil {
 		return leftOr(err)
 	}
 	defer c.Close()
-	err = client.Meet(keys.hard, c, protocol.Prompt, p)
+	err = client.Meet(keys.Hard, c, protocol.Prompt, p)
 	if err == nil && p.IdempotencyKey != "" {
-		err = c.KeepsKeys(keys.hard)
+		err = c.KeepsKeys(keys.Hard)
 	}
 	if err != nil {
 		return leftOr(err)
 	}
-	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{})
+	f, err := a.subscribe(keys.Hard, protocol.SubscribeParams{})
 	if err != nil {
 		return leftOr(err)
 	}
-	w.keys, w.feed = keys, f
-	defer f.events.Close()
-	w.doubt = p.IdempotencyKey != "" // the run may be an old one
+	w.Keys, w.Feed = keys, f
+	defer f.Close()
+	w.Doubt = p.IdempotencyKey != "" // the run may be an old one
 	p.IdempotencyKey = keyOr(p.IdempotencyKey)
-	reply, err := call(keys.hard, a, c, protocol.Prompt, p)
+	reply, err := call(keys.Hard, a, c, protocol.Prompt, p)
 	if err != nil {
 		return leftOr(err)
 	}
 	if reply.Accepted == nil || reply.Accepted.RunID == "" {
 		return errors.New("prompt: the daemon's reply names no run")
 	}
-	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
-	w.tally.run, w.tally.session = w.run, w.session
-	err = w.follow()
-	if !errors.Is(err, errInterrupted) && !errors.Is(err, client.ErrLost) {
-		a.seen(keys.hard, w.session)
+	w.Run, w.Session = reply.Accepted.RunID, reply.Accepted.SessionID
+	w.Tally.Run, w.Tally.Session = w.Run, w.Session
+	err = w.Follow()
+	if !errors.Is(err, cmdline.ErrInterrupted) && !errors.Is(err, client.ErrLost) {
+		a.seen(keys.Hard, w.Session)
 	}
 	return leftOr(err)
 }
@@ -308,11 +315,11 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *w
 // promptAndWait lets the daemon wait and prints its answer as it is on the wire;
 // it still listens to Ctrl-C.
 func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
 	answered := make(chan error, 1)
 	go func() {
-		reply, err := fetch(keys.hard, a, protocol.Prompt, p, a.printAnswer)
+		reply, err := fetch(keys.Hard, a, protocol.Prompt, p, a.printAnswer)
 		if err == nil && reply.Result != nil {
 			err = endOf(reply.Result)
 		}
@@ -321,9 +328,9 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 	select {
 	case err := <-answered:
 		return err
-	case <-keys.soft.Done():
+	case <-keys.Soft.Done():
 	}
-	if err := a.abortRun(keys.hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
+	if err := a.abortRun(keys.Hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
 		return leftOr(err)
 	}
 	return <-answered
@@ -348,7 +355,7 @@ func endOf(r *protocol.PromptResult) error {
 		}
 		switch ev, _ := client.Decode(env); ev := ev.(type) {
 		case protocol.ToolEnd:
-			denied = denied || isDenied(ev)
+			denied = denied || runs.IsDenied(ev)
 		case protocol.AgentEnd:
 			return exitOfRun(ev, denied)
 		}
@@ -358,7 +365,7 @@ func endOf(r *protocol.PromptResult) error {
 
 // leftOr replaces the error of a second Ctrl-C by its exit status.
 func leftOr(err error) error {
-	if errors.Is(err, errInterrupted) {
+	if errors.Is(err, cmdline.ErrInterrupted) {
 		return &quietExit{exitLeft}
 	}
 	return err
@@ -380,20 +387,6 @@ func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
 	if err != nil {
 		return err
 	}
-	a.handBack(reply.Discarded)
+	a.printer().HandBack(reply.Discarded)
 	return nil
-}
-
-func (a *app) handBack(texts []protocol.DiscardedInput) {
-	for _, d := range texts {
-		a.notef("not delivered (%s): %s", wordFor(d.Kind), d.Text)
-	}
-}
-
-// wordFor spells a wire word as the command line does.
-func wordFor(kind protocol.Kind) string {
-	if kind == protocol.KindFollowUp {
-		return "follow-up"
-	}
-	return string(kind)
 }

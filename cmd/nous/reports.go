@@ -1,17 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"noused/internal/client/plain"
 	"noused/internal/cmdline"
-	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -31,40 +27,12 @@ Without --probe no server is asked.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe},
 				func(r protocol.Models) {
-					a.printModels(r, probe)
+					a.printer().Models(r, probe)
 				})
 		},
 	}
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the servers, and those that may run on this machine")
 	return cmd
-}
-
-func (a *app) printModels(r protocol.Models, probed bool) {
-	rows := make([][]string, len(r.Models))
-	for i, m := range r.Models {
-		mark, name, reachable := "", m.Model, "-"
-		if m.Default {
-			mark = "*"
-		}
-		if m.Name == "" {
-			name += "/…"
-		}
-		if m.Reachable != nil {
-			reachable = plain.YesNo(*m.Reachable)
-		}
-		rows[i] = []string{
-			mark, plain.OneLine(name, plain.LineWidth), m.Source, reachable, plain.OneLine(m.BaseURL, plain.LineWidth),
-			plain.OneLine(m.Problem, 2*plain.LineWidth),
-		}
-	}
-	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER", "PROBLEM"}, rows)
-	if r.Truncated {
-		a.notef("a server has more models than are listed")
-	}
-	a.notef("to use one: nous set-model MODEL --base-url SERVER, or for every session [model] in the daemon's config.toml")
-	if !probed {
-		a.notef("nous models --probe asks the servers")
-	}
 }
 
 func (a *app) searchCommand() *cobra.Command {
@@ -87,7 +55,7 @@ them, the newest session first. Upper and lower case are the same. Exit status
 			if cmd.Flags().Changed("limit") {
 				p.Limit = &limit
 			}
-			r, err := fetch(cmd.Context(), a, protocol.SearchSessions, p, a.printMatches)
+			r, err := fetch(cmd.Context(), a, protocol.SearchSessions, p, a.printer().Matches)
 			if err == nil && len(r.Matches) == 0 {
 				a.complain("nothing found")
 				err = &quietExit{exitFailed}
@@ -97,23 +65,6 @@ them, the newest session first. Upper and lower case are the same. Exit status
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "print at most `n` matches")
 	return cmd
-}
-
-func (a *app) printMatches(r protocol.SearchResults) {
-	if len(r.Matches) == 0 {
-		return
-	}
-	rows := make([][]string, len(r.Matches))
-	for i, m := range r.Matches {
-		rows[i] = []string{
-			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, format.Fit(plain.Title(m.Title), 30),
-			format.Unmarked(plain.OneLine(m.Snippet, 160)),
-		}
-	}
-	a.printTable([]string{"SESSION", "TIME", "ROLE", "TITLE", "TEXT"}, rows)
-	if r.Truncated {
-		a.notef("there are more; --limit says how many to print")
-	}
 }
 
 func (a *app) usageCommand() *cobra.Command {
@@ -134,7 +85,7 @@ session it was copied from; what a deleted session took is not known any more.`,
 			if err := oneOfUsage(p.By); err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.GetUsage, p, a.printUsage)
+			return query(cmd.Context(), a, protocol.GetUsage, p, a.printer().Usage)
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", string(protocol.ByDay), "`what` the rows are for: day, model, session or folder")
@@ -169,34 +120,6 @@ func timeZone(now time.Time) string {
 	return name
 }
 
-func (a *app) printUsage(r protocol.UsageReport) {
-	header := map[protocol.UsageBy][]string{
-		protocol.ByDay: {"DAY"}, protocol.ByModel: {"MODEL"}, protocol.BySession: {"SESSION"}, protocol.ByFolder: {"FOLDER"},
-	}[r.By]
-	rows := [][]string{append(header, "INPUT", "CACHED", "OUTPUT", "COST", "")}
-	for _, row := range r.Rows {
-		name := cmp.Or(row.Day, row.Model, row.SessionID, row.Workdir)
-		rows = append(rows, append([]string{plain.OneLine(name, 4096)},
-			append(plain.UsageCells(row.UsageSum), plain.OneLine(row.Title, 60))...))
-	}
-	if len(r.Rows) != 1 {
-		rows = append(rows, append([]string{"total"}, append(plain.UsageCells(r.Total), "")...))
-	}
-	for i, line := range plain.Table(plain.AlignRight(rows, 1, 5)) {
-		look := ""
-		if i == 0 {
-			look = plain.Dim
-		}
-		a.printSpans(plain.Span{Text: line, Look: look})
-	}
-	if r.Truncated {
-		a.notef("there are more rows; the total has them, too")
-	}
-	for _, sentence := range r.LeftOut {
-		a.notef("%s", sentence)
-	}
-}
-
 func (a *app) pruneCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
@@ -213,7 +136,9 @@ one. Unread sessions are deleted like any other.`,
   nous prune`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := fetch(cmd.Context(), a, protocol.Prune, protocol.PruneParams{DryRun: dry}, a.printPruned)
+			r, err := fetch(cmd.Context(), a, protocol.Prune, protocol.PruneParams{DryRun: dry}, func(r protocol.Pruned) {
+				a.printer().Pruned(r, a.thenRestart())
+			})
 			if err != nil {
 				return err
 			}
@@ -233,42 +158,9 @@ one. Unread sessions are deleted like any other.`,
 // thenRestart is how a configuration that has been written is read.
 func (a *app) thenRestart() string {
 	if a.far != nil {
-		return " " + a.far.there("restart")
+		return " " + a.far.There("restart")
 	}
 	return ": nous restart"
-}
-
-func (a *app) printPruned(r protocol.Pruned) {
-	if r.Limits == (protocol.PruneLimits{}) {
-		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = "+
-			"\"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then%s", r.Config, a.thenRestart())
-		return
-	}
-	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))
-	for _, s := range r.Sessions {
-		rows = append(rows, []string{
-			s.SessionID, plain.Days(time.Since(s.UsedAt)), format.Size(s.Size), plain.OneLine(s.Title, 60),
-		})
-	}
-	for _, f := range append(r.ToolOutput, r.Audit...) {
-		rows = append(rows, []string{f.Name, plain.Days(time.Since(f.ChangedAt)), format.Size(f.Size), ""})
-	}
-	if len(rows) > 0 {
-		a.printTable([]string{"WHAT", "AGE", "SIZE", "TITLE"}, rows)
-	}
-	if r.Truncated {
-		a.println("…")
-	}
-	word := "removed"
-	if r.DryRun {
-		word = "to be removed"
-	}
-	sum := func(s protocol.PrunedSum, thing, of string) string {
-		return fmt.Sprintf("%s%s (%s)", format.Count(s.Count, thing), of, format.Size(s.Bytes))
-	}
-	a.println(word + ": " + sum(r.Sums.Sessions, "session", "") + ", " +
-		sum(r.Sums.ToolOutput, "file", " of tool output") + ", " +
-		sum(r.Sums.Audit, "file", " of the audit journal"))
 }
 
 func (a *app) systemCommand() *cobra.Command {

@@ -135,7 +135,7 @@ func (a *app) abortCommand() *cobra.Command {
 			}
 			return query(cmd.Context(), a, protocol.Abort, p, func(r protocol.AbortAccepted) {
 				a.println(r.RunID)
-				a.handBack(r.Discarded)
+				a.printer().HandBack(r.Discarded)
 			})
 		},
 	}

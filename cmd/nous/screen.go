@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/export"
 	"noused/internal/client/hosts"
 	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
@@ -23,7 +25,7 @@ import (
 // where there is none. Asked for plainly it reads and writes any stream; a
 // terminal that cannot move its cursor gets that, too.
 func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
-	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w)
+	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W)
 	if !byLine && !terminal {
 		return cmd.Help()
 	}
@@ -44,12 +46,12 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	if err != nil {
 		return err
 	}
-	view := &textView{a: a}
+	view := &runs.TextView{Console: a.console()}
 	return tui.Run(cmd.Context(), tui.Options{
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
-		Out:   a.out.w,
-		Event: func(ev protocol.Event) { view.event(ev, nil) },
-		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
+		Out:   a.out.W,
+		Event: func(ev protocol.Event) { view.Event(ev, nil) },
+		Entry: func(entry jsontext.Value) error { return a.printer().Entry(entry, false) },
 	})
 }
 
@@ -64,7 +66,7 @@ func (a *app) site() tui.Site {
 			if err != nil {
 				return err
 			}
-			return exporters[format](w, doc)
+			return export.Writers[format](w, doc)
 		},
 	}
 }
@@ -89,30 +91,17 @@ func (a *app) reach(ctx context.Context) error {
 	if a.far == nil {
 		return nil
 	}
-	if a.far.fleet != nil {
-		return a.far.answers(ctx)
+	if a.far.Fleet != nil {
+		return a.far.Answers(ctx)
 	}
-	return a.far.reach(ctx)
-}
-
-// answers tells whether the host can be reached.
-func (h *host) answers(ctx context.Context) error {
-	if h.fleet == nil {
-		_, err := h.link.Hello(ctx)
-		return err
-	}
-	conn, err := h.fleet.Commands(ctx)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err
+	return a.far.Reach(ctx)
 }
 
 func (a *app) reachOne(ctx context.Context) error {
 	met := make([]chan error, len(a.hosts))
 	for i, h := range a.hosts {
 		met[i] = make(chan error, 1)
-		go func() { met[i] <- h.answers(ctx) }() // ends when the host answers, or ssh gives up
+		go func() { met[i] <- h.Answers(ctx) }() // ends when the host answers, or ssh gives up
 	}
 	failed := make([]error, len(a.hosts))
 	for i, h := range a.hosts {
@@ -129,20 +118,20 @@ func (a *app) hostName() string {
 	if a.far == nil {
 		return ""
 	}
-	return a.far.name
+	return a.far.Name
 }
 
 // flags name the daemon on a command line, where it is not the one that is meant
 // without them.
 func (a *app) flags() string {
-	if a.far != nil && a.far.fleet != nil {
-		return a.via.text(a.far.name)
+	if a.far != nil && a.far.Fleet != nil {
+		return a.via.text(a.far.Name)
 	}
 	if a.far != nil && a.socketGiven {
-		return " --host " + a.far.name + " --socket " + a.socket
+		return " --host " + a.far.Name + " --socket " + a.socket
 	}
 	if a.far != nil {
-		return " --host " + a.far.name
+		return " --host " + a.far.Name
 	}
 	if a.socket == client.DefaultSocket() || a.socket == protocol.DefaultSocket(os.Getenv) {
 		return ""
@@ -187,7 +176,7 @@ With --host given again it has the sessions of all these hosts.
 Where standard input or output is no terminal, nous prints them and ends.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w) && os.Getenv("TERM") != "dumb" {
+			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W) && os.Getenv("TERM") != "dumb" {
 				a.board = true
 				return a.openTUI(cmd, false)
 			}

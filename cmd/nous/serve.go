@@ -28,7 +28,7 @@ shows the same sessions.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(25) // an editor has many such programs, and none of them is busy
 			return bridge.Run(cmd.Context(), bridge.Options{
-				Daemon: a.way(), Local: a.far == nil, Start: a.startForEditor, Patience: a.patience, In: a.in, Out: a.out.w,
+				Daemon: a.way(), Local: a.far == nil, Start: a.startForEditor, Patience: a.patience, In: a.in, Out: a.out.W,
 				Log: a.notef, Version: buildinfo.Version(),
 			})
 		},
@@ -56,8 +56,8 @@ docs/remote.md has the details. Where there is no daemon, or it goes away, the l
 				return nil
 			case errors.Is(err, proxy.ErrNobodyReads):
 				return &quietExit{exitFailed}
-			case a.out.err != nil:
-				return a.out.failure()
+			case a.out.Failure() != nil:
+				return a.out.Failure()
 			}
 			return a.endProxy(err)
 		},
@@ -67,7 +67,7 @@ docs/remote.md has the details. Where there is no daemon, or it goes away, the l
 }
 
 func (a *app) proxy(ctx context.Context, mayStart bool) error {
-	o := proxy.Options{Socket: a.socket, Patience: a.patience, Answer: a.answer, Reader: a.out.w}
+	o := proxy.Options{Socket: a.socket, Patience: a.patience, Answer: a.answer, Reader: a.out.W}
 	if mayStart {
 		o.Start = func(ctx context.Context, err error) (bool, error) {
 			err = a.startFor(ctx, err)

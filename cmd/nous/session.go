@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/actions"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
@@ -98,7 +99,7 @@ func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, a
 
 // noteElsewhere says that other folders than that of the list have sessions.
 func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) error {
-	all, err := a.everySession(ctx, "")
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ another session has a folder there, and for a main checkout.`,
 }
 
 func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
-	id, err := a.sessionNamed(ctx, name)
+	id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (a *app) newThere(branch string) string {
 	}
 	dir := a.workdir
 	if dir == "" && a.far != nil {
-		dir = a.far.workdir
+		dir = a.far.Workdir
 	}
 	if dir != "" {
 		command += " --workdir " + dir
@@ -267,7 +268,7 @@ func (a *app) switchCommand() *cobra.Command {
 		Args:              cmdline.Wants(1, 1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionNamed(cmd.Context(), args[0])
+			id, err := lookup.SessionID(cmd.Context(), a.daemonSender(), args[0])
 			if err != nil {
 				return err
 			}
@@ -407,7 +408,7 @@ func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool)
 	list = slices.DeleteFunc(slices.Clone(list), protocol.SessionInfo.Blank)
 	slices.SortFunc(list, protocol.ByNeed)
 	now := time.Now()
-	width, _ := a.terminalSize()
+	width, _ := plain.SizeOf(a.out.W)
 	folders := plain.Folders(list)
 	if len(folders) == 0 || folders[0] == "" { // it has none
 		return plain.SessionLines(list, active, now, width)
@@ -476,7 +477,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if err != nil {
 		return err
 	}
-	if _, err := a.everySession(ctx, dir); errors.Is(err, client.ErrUnsupported) {
+	if _, err := lookup.Sessions(ctx, a.daemonSender(), dir); errors.Is(err, client.ErrUnsupported) {
 		return client.ErrNoFolders
 	} else if err != nil { // no daemon, no worktree
 		return err
@@ -509,7 +510,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 // order nothing that cannot be had again is lost by an end in between: all of the
 // worktree is committed, and the same command deletes the session.
 func (a *app) deleteInWorktree(ctx context.Context, id string) error {
-	all, err := a.everySession(ctx, "")
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
 	}
@@ -581,7 +582,7 @@ func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err er
 		}
 	}
 	if len(others) > 0 {
-		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, someOf(others))
+		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, lookup.Names(others))
 	}
 	return dir, nil
 }

@@ -1,29 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
 	"noused/internal/client/export"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
-	"noused/internal/format"
 	"noused/internal/protocol"
-)
-
-// Bounds of what show looks through.
-const (
-	maxShowSessions = 200 // the newest
-	maxShowBranches = 20  // of a session, for a run
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -69,283 +57,36 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 		return err
 	}
 	defer c.Close()
-	f := &finder{a: a, c: c, name: name, ids: map[string]bool{}, taken: map[string]bool{}}
-	if f.sessions, err = f.list(ctx); err != nil {
+	found, err := lookup.Find(ctx, a.senderOver(c), name, a.session)
+	switch {
+	case err != nil:
 		return err
-	}
-	if s, ok, err := f.session(); err != nil || ok {
-		if err == nil {
-			err = a.printFacts(s)
+	case found.Session != nil:
+		return a.printFacts(*found.Session)
+	case found.Run != nil:
+		if a.json {
+			return a.printer().Encoded(*found.Run)
 		}
-		return err
-	}
-	if err := f.look(ctx); err != nil {
-		return err
-	}
-	if f.run != nil {
-		return a.printRun(ctx, c, *f.run, full)
-	}
-	return a.printWhole(f.in, f.entry)
-}
-
-// finder looks for what a name means: a session, else entries and runs.
-type finder struct {
-	a        *app
-	c        *client.Client
-	name     string
-	sessions []protocol.SessionInfo
-	ids      map[string]bool // of what was found
-	run      *plain.Run
-	taken    map[string]bool // run's messages
-	in       string
-	entry    jsontext.Value // in that session
-}
-
-func (f *finder) list(ctx context.Context) ([]protocol.SessionInfo, error) {
-	limit := maxShowSessions
-	r, err := call(ctx, f.a, f.c, protocol.ListSessions, protocol.ListSessionsParams{Limit: &limit})
-	if err != nil || f.a.session == "" {
-		return r.Sessions, err
-	}
-	for _, s := range r.Sessions {
-		if s.SessionID == f.a.session {
-			return []protocol.SessionInfo{s}, nil
-		}
-	}
-	return []protocol.SessionInfo{{SessionID: f.a.session}}, nil
-}
-
-// session is the session that the name means.
-func (f *finder) session() (protocol.SessionInfo, bool, error) {
-	var found []protocol.SessionInfo
-	for _, s := range f.sessions {
-		switch {
-		case s.SessionID == f.name:
-			return s, true, nil
-		case strings.HasPrefix(s.SessionID, f.name) && strings.HasPrefix(f.name, "ses-"), s.Title == f.name:
-			found = append(found, s)
-			f.ids[s.SessionID] = true
-		}
-	}
-	if len(found) == 0 && !strings.HasPrefix(f.name, "ses-") {
-		return protocol.SessionInfo{}, false, nil
-	}
-	if err := f.one(); err != nil {
-		return protocol.SessionInfo{}, false, err
-	}
-	return found[0], true, nil
-}
-
-// one fails unless the name means one thing.
-func (f *finder) one() error {
-	switch n := len(f.ids); n {
-	case 0:
-		return fmt.Errorf("nothing in the %s that were looked through has the id %s",
-			format.Count(len(f.sessions), "session"), f.name)
-	case 1:
-		return nil
-	default:
-		return fmt.Errorf("%s is the beginning of %d ids; more of it says which is meant", f.name, n)
-	}
-}
-
-// look goes through the sessions' entries. A whole id ends it.
-func (f *finder) look(ctx context.Context) error {
-	for _, s := range f.sessions {
-		scope := protocol.Scope{SessionID: s.SessionID}
-		tree, err := call(ctx, f.a, f.c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})
-		var wire *protocol.Error
-		if errors.As(err, &wire) && !errors.Is(err, client.ErrUnsupported) {
-			continue // deleted meanwhile, or its journal cannot be read
-		}
+		p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: found.Run.SessionID}}
+		state, err := call(ctx, a, c, protocol.GetState, p)
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(f.name, "run-") {
-			err = f.runsIn(ctx, tree)
-		} else {
-			err = f.entriesIn(ctx, tree)
-		}
-		if err != nil || f.ids[f.name] {
-			return err
-		}
+		return a.printer().Run(*found.Run, state, full)
 	}
-	return f.one()
-}
-
-func (f *finder) entriesIn(ctx context.Context, tree protocol.Tree) error {
-	for _, n := range tree.Nodes {
-		if !strings.HasPrefix(n.ID, f.name) {
-			continue
-		}
-		known := len(f.ids) > 0
-		if f.ids[n.ID] = true; known {
-			continue
-		}
-		if err := f.read(ctx, tree.SessionID, n.ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read takes an entry. It is asked for as the end of its branch; an older entry
-// that stands for others is not the last one there.
-func (f *finder) read(ctx context.Context, session, id string) error {
-	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id}
-	for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
-		if err != nil {
-			return err
-		}
-		for _, entry := range page.Messages {
-			var of struct {
-				ID string `json:"id"`
-			}
-			if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
-				return fmt.Errorf("decode entry: %w", err)
-			}
-			if of.ID == id {
-				f.in, f.entry = session, entry
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%s: the daemon does not tell it", id)
-}
-
-// runsIn goes through the branches of a session, the newest first.
-func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
-	tips := plain.Tips(tree)
-	for i := range min(len(tips), maxShowBranches) {
-		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
-		for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
-			if err == nil {
-				err = f.addMessages(page)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (f *finder) addMessages(r protocol.Messages) error {
-	for _, entry := range r.Messages {
-		var of struct {
-			ID    string `json:"id"`
-			RunID string `json:"run_id"`
-		}
-		if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
-			return fmt.Errorf("decode entry: %w", err)
-		}
-		if !strings.HasPrefix(of.RunID, f.name) {
-			continue
-		}
-		f.ids[of.RunID] = true
-		if f.run == nil {
-			f.run = &plain.Run{SessionID: r.SessionID, RunID: of.RunID}
-		}
-		if f.run.SessionID == r.SessionID && f.run.RunID == of.RunID && !f.taken[of.ID] {
-			f.taken[of.ID] = true
-			f.run.Messages = append(f.run.Messages, entry)
-		}
-	}
-	return nil
+	return a.printer().Whole(found.In, found.Entry)
 }
 
 // printFacts prints what list_sessions knows of a session.
 func (a *app) printFacts(s protocol.SessionInfo) error {
 	if a.json {
-		return a.encodeLine(s)
+		return a.printer().Encoded(s)
 	}
 	tree := ""
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		tree = plain.Worktree(repo, branch)
 	}
 	a.printPairs(plain.Facts(s, a.folderText(s.Workdir), tree))
-	return nil
-}
-
-// printRun prints what a run was and what was said in it.
-func (a *app) printRun(ctx context.Context, c *client.Client, r plain.Run, full bool) error {
-	if a.json {
-		return a.encodeLine(r)
-	}
-	sum, err := plain.SumUp(r)
-	if err != nil {
-		return err
-	}
-	state, err := call(ctx, a, c, protocol.GetState,
-		protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.SessionID}})
-	if err != nil {
-		return err
-	}
-	end := sum.End
-	switch last := state.LastRun; {
-	case state.RunID == r.RunID:
-		end = string(state.RunState)
-	case last != nil && last.RunID == r.RunID:
-		end = string(last.StopReason)
-		if last.Error != nil {
-			end += ": " + plain.ErrorText(last.Error.Code, last.Error.Message, "")
-		}
-	}
-	a.printPairs([][2]string{
-		{"run", r.RunID},
-		{"session", strings.TrimSpace(r.SessionID + " " + plain.OneLine(state.Title, 60))},
-		{"began", plain.Stamp(sum.Began)},
-		{"took", sum.Took().String()},
-		{"result", plain.OneLine(end, 2*plain.LineWidth)},
-		{"models", plain.OneLine(strings.Join(sum.Models, ", "), plain.LineWidth)},
-		{"tools", plain.OneLine(cmp.Or(strings.Join(sum.Tools, ", "), "none"), 2*plain.LineWidth)},
-		{"usage", plain.Cost(sum.Usage)},
-	})
-	for _, entry := range r.Messages {
-		a.println("")
-		if err := a.printEntry(entry, full); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printWhole prints an entry whole, and where it is.
-func (a *app) printWhole(session string, entry jsontext.Value) error {
-	if a.json {
-		a.printJSON(entry)
-		return nil
-	}
-	if err := a.printEntry(entry, true); err != nil {
-		return err
-	}
-	var m protocol.Message
-	if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return fmt.Errorf("decode message: %w", err)
-	}
-	if m.Thinking != "" {
-		a.println("  thinking:")
-		a.println(format.Indent(a.fit(m.Thinking), "    "))
-	}
-	where := []string{session}
-	for _, more := range []string{m.RunID, m.Model, string(m.StopReason)} {
-		if more != "" {
-			where = append(where, plain.OneLine(more, plain.LineWidth))
-		}
-	}
-	if m.Usage != nil {
-		where = append(where, plain.Cost(*m.Usage))
-	}
-	a.printSpans(plain.Span{Text: strings.Join(where, " · "), Look: plain.Dim})
-	return nil
-}
-
-func (a *app) encodeLine(v any) error {
-	line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	a.printJSON(line)
 	return nil
 }
 
@@ -387,7 +128,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 		return a.printWholeMessages(ctx, c, p)
 	}
 	printed := false
-	for page, err := range client.Pages(p, client.Messages(ctx, sender{a, c})) {
+	for page, err := range client.Pages(p, client.Messages(ctx, a.senderOver(c))) {
 		if err != nil {
 			return "", err
 		}
@@ -397,7 +138,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 				a.println("")
 			}
 			printed = true
-			if err := a.printEntry(entry, full); err != nil {
+			if err := a.printer().Entry(entry, full); err != nil {
 				return session, err
 			}
 		}
@@ -413,7 +154,7 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	pages := 0
 	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
 		pages++
-		if only, err = client.Raw(ctx, sender{a, c}, protocol.GetMessages, p); err == nil {
+		if only, err = client.Raw(ctx, a.senderOver(c), protocol.GetMessages, p); err == nil {
 			err = json.Unmarshal(only, &page)
 		}
 		return page, err
@@ -422,16 +163,10 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	case err != nil:
 		return "", err
 	case pages > 1:
-		return all.SessionID, a.encodeLine(all)
+		return all.SessionID, a.printer().Encoded(all)
 	}
 	a.printJSON(only)
 	return all.SessionID, nil
-}
-
-func (a *app) printEntry(entry jsontext.Value, full bool) error {
-	lines, err := plain.Entry(entry, full, a.raw)
-	a.printLines(lines)
-	return err
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -457,7 +192,7 @@ escaped in json and atif.`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			write := exporters[format]
+			write := export.Writers[format]
 			if write == nil {
 				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
 			}
@@ -490,12 +225,5 @@ func (a *app) document(ctx context.Context, session, format string) (*export.Doc
 		return nil, err
 	}
 	defer c.Close()
-	return export.Read(ctx, sender{a, c}, session, format, a.far != nil)
-}
-
-// exporters write a session in each of the formats.
-var exporters = map[string]func(io.Writer, *export.Document) error{
-	"md":   func(w io.Writer, doc *export.Document) error { return export.Markdown(w, doc, loaded) },
-	"json": export.JSON, "atif": export.ATIF,
-	"html": func(w io.Writer, doc *export.Document) error { return export.HTML(w, doc, richText) },
+	return export.Read(ctx, a.senderOver(c), session, format, a.far != nil)
 }

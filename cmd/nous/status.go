@@ -40,7 +40,8 @@ func (a *app) status(ctx context.Context) error {
 	a.met.Store(true) // none is started when it goes
 	ctx, done := context.WithTimeout(ctx, a.answer)
 	defer done()
-	state, err := a.send(ctx, c, protocol.GetState.Name(), protocol.GetStateParams{Daemon: true})
+	daemon := a.senderOver(c)
+	state, err := client.Raw(ctx, daemon, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (a *app) status(ctx context.Context) error {
 	if err := json.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	tools, err := a.send(ctx, c, protocol.ListTools.Name(), protocol.ListToolsParams{Daemon: true})
+	tools, err := client.Raw(ctx, daemon, protocol.ListTools, protocol.ListToolsParams{Daemon: true})
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (a *app) otherVersion(daemon string) string {
 	}
 	next := "nous restart replaces it"
 	if a.far != nil {
-		next = "to replace it " + a.far.there("restart")
+		next = "to replace it " + a.far.There("restart")
 	}
 	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, plain.OneLine(daemon, 60),
 		buildinfo.Version(), next)

@@ -26,15 +26,11 @@ func (a *app) printer() *plain.Printer {
 	}
 }
 
-func (a *app) fit(text string) string { return a.printer().Fit(text) }
-
 func (a *app) print(text string) { a.printer().Print(text) }
 
 func (a *app) println(text string) { a.printer().Println(text) }
 
 func (a *app) printSpans(spans ...plain.Span) { a.printer().Spans(spans...) }
-
-func (a *app) printLines(lines [][]plain.Span) { a.printer().Lines(lines) }
 
 func (a *app) printJSON(value []byte) { a.printer().JSONLine(value) }
 

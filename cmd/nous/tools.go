@@ -1,11 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -39,27 +35,12 @@ func (a *app) toolsCommand() *cobra.Command {
 					rows[i] = []string{t.Name, plain.YesNo(t.Active), plain.YesNo(t.Healthy), t.Protocol, about}
 				}
 				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
-				a.printServers(r.Servers)
+				a.printer().Servers(r.Servers)
 			})
 		},
 	}
 	cmd.AddCommand(a.reloadCommand())
 	return cmd
-}
-
-// printServers reports MCP servers, where there are any.
-func (a *app) printServers(servers []protocol.ServerInfo) {
-	if len(servers) == 0 {
-		return
-	}
-	rows := make([][]string, len(servers))
-	for i, s := range servers {
-		rows[i] = []string{
-			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), plain.OneLine(s.Message, aboutServer),
-		}
-	}
-	a.println("")
-	a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
 }
 
 func (a *app) reloadCommand() *cobra.Command {
@@ -70,29 +51,12 @@ func (a *app) reloadCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
 				return actions.ReloadTools(cmd.Context(), c)
-			}, a.printReloaded)
+			}, a.printer().Reloaded)
 			if err == nil && len(r.Errors) > 0 {
 				err = &quietExit{exitFailed}
 			}
 			return err
 		},
-	}
-}
-
-func (a *app) printReloaded(r protocol.ToolsReloaded) {
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}} {
-		for _, name := range list.names {
-			a.println(list.what + " " + name)
-		}
-	}
-	if len(r.Added)+len(r.Changed)+len(r.Removed) == 0 {
-		a.notef("no tool has changed")
-	}
-	for _, problem := range r.Errors {
-		a.complain(problem)
 	}
 }
 
@@ -148,7 +112,7 @@ key:=json for anything else.`,
 				return err
 			}
 			p := protocol.ExtensionCommandParams{Scope: scope, Name: args[0], Payload: payload, Phase: phase}
-			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printExtension)
+			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printer().Extension)
 			if err == nil && !reply.OK {
 				a.hintJSON(reply, args[1:])
 				err = &quietExit{exitFailed}
@@ -175,31 +139,6 @@ func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
 			return
 		}
 	}
-}
-
-func (a *app) printExtension(r protocol.ExtensionResult) {
-	switch {
-	case r.OK && r.Result != "":
-		a.println(strings.TrimSuffix(r.Result, "\n"))
-	case r.OK:
-	case r.Error != nil:
-		text := plain.ErrorText(r.Error.Code, r.Error.Message, "")
-		// The result says more: what the tool reported, the end of its stderr.
-		if more := strings.TrimSpace(strings.TrimPrefix(r.Result, r.Error.Code+": "+r.Error.Message)); more != "" {
-			text += "\n" + more
-		}
-		a.complain(text)
-	default:
-		a.complain("the operation failed: " + r.Result)
-	}
-	if r.Result != "" {
-		return // it has the outputs
-	}
-	var pairs [][2]string
-	for _, key := range slices.Sorted(maps.Keys(r.Outputs)) {
-		pairs = append(pairs, [2]string{key, r.Outputs[key]})
-	}
-	a.printPairs(pairs)
 }
 
 // toolArguments reads the arguments of ext into one JSON object.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"noused/internal/client/approval"
+	"noused/internal/client/servers"
 	"noused/internal/cmdline"
-	"noused/internal/format"
 	"noused/internal/hookfile"
 	"noused/internal/plaintext"
 )
@@ -63,7 +61,7 @@ func (a *app) trustHooks() error {
 			plaintext.RevealLine(path))
 		question = "Forget that you trusted it? [y/N] "
 	default:
-		fmt.Fprint(a.err, hooksText(path, list))
+		fmt.Fprint(a.err, servers.HooksText(path, list))
 	}
 	switch {
 	case text != nil && len(list) == 0 && !before:
@@ -83,37 +81,4 @@ func (a *app) trustHooks() error {
 	}
 	a.println(map[bool]string{true: "trusted", false: "forgotten"}[text != nil])
 	return nil
-}
-
-// hooksText shows all that a project's hooks run, so that it can be judged: nothing in it is
-// hidden, and none of it is a line of its own.
-func hooksText(path string, list []hookfile.Hook) string {
-	var out strings.Builder
-	hidden := false
-	tell := func(format string, args ...any) {
-		text := plaintext.RevealLine(fmt.Sprintf(format, args...))
-		hidden = hidden || approval.Hides(text)
-		out.WriteString(text + "\n")
-	}
-	tell("%s has %s. They would run in this folder, in the sandbox, no matter who wrote the file.", path,
-		format.Count(len(list), "hook"))
-	for _, k := range list {
-		out.WriteString("\n")
-		of := ""
-		if len(k.Tools) > 0 {
-			of = " of " + strings.Join(k.Tools, ", ")
-		}
-		tell("%s%s", k.On, of)
-		words := make([]string, len(k.Command))
-		for i, word := range k.Command {
-			words[i] = shellWord(word)
-		}
-		tell("  runs         %s", strings.Join(words, " "))
-		tell("  for at most  %v", k.Timeout)
-	}
-	out.WriteString("\n")
-	if hidden {
-		out.WriteString(hiddenInFile + "\n\n")
-	}
-	return out.String()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/client/machine"
 	"noused/internal/daemontest"
 	"noused/internal/tui/tuitest"
 )
@@ -78,7 +79,7 @@ func TestOtherVersionsAreSaid(t *testing.T) {
 // What to do about the daemon of another machine is done there.
 func TestOtherVersionsOfAnotherMachineAreReplacedThere(t *testing.T) {
 	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{})
-	a.far = &host{name: "box"}
+	a.far = &machine.Host{Name: "box"}
 	if got := a.otherVersion("v99.0.0"); !strings.HasSuffix(got, "; to replace it run `ssh box nous restart`") {
 		t.Errorf("got %q", got)
 	}

@@ -11,7 +11,9 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/client/follow"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -42,7 +44,7 @@ func (a *app) sessionsToWaitFor(ctx context.Context, args []string) (ids []strin
 		return []string{scope.SessionID}, err
 	}
 	for _, name := range args {
-		id, err := a.sessionNamed(ctx, name)
+		id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 		if err != nil {
 			return nil, err
 		}
@@ -54,20 +56,20 @@ func (a *app) sessionsToWaitFor(ctx context.Context, args []string) (ids []strin
 // wait looks at each session until it is idle: now, whenever an event may have changed
 // that, and after events that were missed.
 func (a *app) wait(ctx context.Context, ids []string) error {
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
-	events, err := a.subscribe(keys.soft, protocol.SubscribeParams{})
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
+	events, err := a.subscribe(keys.Soft, protocol.SubscribeParams{})
 	if err != nil {
 		return leftOr(err)
 	}
-	defer events.events.Close()
+	defer events.Close()
 	look := true
 	for {
 		if look {
-			busy, err := a.busyOf(keys.soft, ids)
+			busy, err := a.busyOf(keys.Soft, ids)
 			switch {
 			case errors.Is(err, client.ErrLost), isNoDaemon(err):
-				if _, err = events.reconnect(keys.soft, err); err != nil {
+				if _, err = events.Reconnect(keys.Soft, err); err != nil {
 					return leftOr(err)
 				}
 				continue
@@ -76,7 +78,7 @@ func (a *app) wait(ctx context.Context, ids []string) error {
 			}
 			ids = busy
 		}
-		update, err := events.next(keys.soft, 0)
+		update, err := events.Next(keys.Soft, 0)
 		if err != nil {
 			return leftOr(err)
 		}

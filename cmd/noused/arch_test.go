@@ -87,7 +87,7 @@ var layers = []layer{
 		"internal/model", "internal/protocol", "internal/regular", "internal/worktree",
 	}, logs: true},
 	{pattern: "internal/fleet/via", ours: []string{
-		"internal/budget", "internal/client", "internal/fleet",
+		"internal/budget", "internal/client", "internal/client/hosts", "internal/fleet",
 		"internal/protocol",
 	}},
 	{pattern: "internal/fleet/fleettest"},
@@ -127,7 +127,7 @@ var layers = []layer{
 	}},
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{
-		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
+		"internal/client", "internal/detach", "internal/lock", "internal/protocol", "internal/regular",
 		"internal/trust", "internal/xdg",
 	}},
 	{pattern: "internal/client/approval", ours: []string{"internal/form", "internal/plaintext", "internal/protocol"}},
@@ -141,8 +141,27 @@ var layers = []layer{
 		"internal/plaintext",
 		"internal/protocol", "internal/regular",
 	}},
+	{pattern: "internal/client/machine", ours: []string{
+		"internal/buildinfo", "internal/client", "internal/client/ssh", "internal/cmdline", "internal/fleet/via",
+		"internal/protocol",
+	}},
+	{pattern: "internal/client/lookup", ours: []string{
+		"internal/client", "internal/client/hosts", "internal/client/plain", "internal/protocol",
+	}},
+	{pattern: "internal/client/runs", ours: []string{
+		"internal/client", "internal/client/approval", "internal/client/follow", "internal/client/plain",
+		"internal/cmdline", "internal/plaintext", "internal/protocol", "internal/regular",
+	}},
+	{pattern: "internal/client/servers", ours: []string{
+		"internal/client/approval", "internal/client/plain", "internal/hookfile", "internal/mcpfile",
+		"internal/plaintext", "internal/protocol",
+	}},
+	{pattern: "internal/client/live", ours: []string{
+		"internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/plain",
+		"internal/fleet", "internal/fleet/via", "internal/plaintext", "internal/protocol",
+	}},
 	{pattern: "internal/client/jobs", ours: []string{
-		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/protocol",
+		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/protocol",
 	}},
 	{pattern: "internal/client/proxy", ours: []string{
 		"internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/protocol",
@@ -214,7 +233,9 @@ var layers = []layer{
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/actions", "internal/client/approval", "internal/client/conversation", "internal/client/export",
-		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
+		"internal/client/jobs", "internal/client/live", "internal/client/lookup", "internal/client/machine",
+		"internal/client/plain",
+		"internal/client/proxy", "internal/client/runs", "internal/client/servers",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",

@@ -1,5 +1,6 @@
 // Package cmdline says what is wrong with a command line, in the same plain words
-// for every program of the project: what was given, what is wanted, an example.
+// for every program of the project: what was given, what is wanted, an example. It also turns
+// Ctrl-C into contexts.
 //
 // Concurrency: the functions belong to the goroutine that runs a command.
 //

@@ -1,5 +1,6 @@
 // Package start starts a daemon where none runs: through the user's systemd where
-// that has our units, else by itself, apart from the terminal.
+// that has our units, else by itself, apart from the terminal. It also finds what such a daemon has
+// logged.
 //
 // Concurrency: any number of processes, and goroutines, may start a daemon at once.
 // One of them does, the others wait for it.

@@ -269,3 +269,6 @@ func (p *page) addBranches(b Branches) error {
 	}
 	return nil
 }
+
+// Writers write a document in each of the formats, by the name that people call it.
+var Writers = map[string]func(io.Writer, *Document) error{"md": Markdown, "json": JSON, "html": HTML, "atif": ATIF}

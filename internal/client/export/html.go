@@ -149,8 +149,8 @@ func scriptHash() string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// HTML writes one web page. rich is a text as its Markdown says, without HTML of its own.
-func HTML(w io.Writer, doc *Document, rich func(string) template.HTML) error {
+// HTML writes one web page.
+func HTML(w io.Writer, doc *Document) error {
 	p, err := newPage(doc)
 	if err != nil {
 		return err
@@ -158,9 +158,9 @@ func HTML(w io.Writer, doc *Document, rich func(string) template.HTML) error {
 	if err := p.addBranches(doc.Branches); err != nil {
 		return err
 	}
-	enrich(p.Turns, doc.Far, rich)
+	enrich(p.Turns, doc.Far)
 	for _, b := range p.Branches {
-		enrich(b.Turns, doc.Far, rich)
+		enrich(b.Turns, doc.Far)
 	}
 	var out bytes.Buffer
 	if err := pageTemplate().Execute(&out, p); err != nil {
@@ -171,11 +171,11 @@ func HTML(w io.Writer, doc *Document, rich func(string) template.HTML) error {
 }
 
 // enrich adds what only a page shows: Markdown as it is meant, and images.
-func enrich(turns []turn, far bool, rich func(string) template.HTML) {
+func enrich(turns []turn, far bool) {
 	for _, t := range turns {
 		for n, part := range t.Parts {
 			if part.Role == "assistant" || part.Role == "compaction" {
-				t.Parts[n].Rich = rich(part.Text)
+				t.Parts[n].Rich = richText(part.Text)
 			}
 			for i := range part.Images {
 				if far {

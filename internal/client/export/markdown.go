@@ -11,7 +11,7 @@ import (
 
 // Markdown quotes all texts, so that a heading or an open fence in one of
 // them ends with it. Texts that are dangerous as Markdown become code.
-func Markdown(w io.Writer, doc *Document, dangerous func(string) bool) error {
+func Markdown(w io.Writer, doc *Document) error {
 	p, err := newPage(doc)
 	if err != nil {
 		return err
@@ -26,14 +26,14 @@ func Markdown(w io.Writer, doc *Document, dangerous func(string) bool) error {
 			fmt.Fprintf(&out, "\n## Turn %d: %s\n", t.Number, escaped(t.Kind))
 		}
 		for _, part := range t.Parts {
-			markdownPart(&out, part, dangerous)
+			markdownPart(&out, part)
 		}
 	}
 	_, err = w.Write(out.Bytes())
 	return err
 }
 
-func markdownPart(out *bytes.Buffer, p part, dangerous func(string) bool) {
+func markdownPart(out *bytes.Buffer, p part) {
 	head := escaped(p.Who)
 	if p.Tool != "" {
 		head += " " + code(p.Tool)
@@ -47,14 +47,14 @@ func markdownPart(out *bytes.Buffer, p part, dangerous func(string) bool) {
 	}
 	fmt.Fprintf(out, "\n### %s\n", head)
 	if p.Thought != "" {
-		fmt.Fprintf(out, "\nThinking:\n\n%s\n", QuotedText(p.Thought, dangerous))
+		fmt.Fprintf(out, "\nThinking:\n\n%s\n", quotedText(p.Thought))
 	}
 	switch {
 	case p.Text == "":
 	case p.Role == "tool":
 		fmt.Fprintf(out, "\n%s\n", fenced("", p.Text))
 	default:
-		fmt.Fprintf(out, "\n%s\n", QuotedText(p.Text, dangerous))
+		fmt.Fprintf(out, "\n%s\n", quotedText(p.Text))
 	}
 	for _, image := range p.Images {
 		fmt.Fprintf(out, "\n- Image: %s (%s)\n", code(image.Path), escaped(image.About))
@@ -67,10 +67,10 @@ func markdownPart(out *bytes.Buffer, p part, dangerous func(string) bool) {
 	}
 }
 
-// QuotedText is a text in a quote: as it is, which is Markdown, or as code where
+// quotedText is a text in a quote: as it is, which is Markdown, or as code where
 // that would be dangerous to look at.
-func QuotedText(text string, dangerous func(string) bool) string {
-	if dangerous(text) {
+func quotedText(text string) string {
+	if loaded(text) {
 		text = fenced("", text)
 	}
 	return indentLines(text, "> ")

@@ -1,7 +1,8 @@
-// Package jobs is what clients know of the jobs of a fleet: what waits and why, what runs where, and
-// what has ended.
+// Package jobs is what clients do with the jobs of a fleet, and know of them: what waits and why, what
+// runs where, and what has ended.
 //
-// It is pure, and refuses to connect to a fleet.
+// Concurrency: the functions of a Fleet belong to one goroutine at a time; all else is pure. It
+// refuses to run a job, and to print.
 package jobs
 
 import (

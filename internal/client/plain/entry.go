@@ -1,10 +1,12 @@
 package plain
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -326,4 +328,76 @@ func UsageCells(u protocol.UsageSum) []string {
 		strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedTokens, 10),
 		strconv.FormatInt(u.OutputTokens, 10), cost,
 	}
+}
+
+// Entry prints an entry of a session.
+func (p *Printer) Entry(entry jsontext.Value, full bool) error {
+	lines, err := Entry(entry, full, p.Raw)
+	p.Lines(lines)
+	return err
+}
+
+// Run prints what a run was and what was said in it; state is its session's.
+func (p *Printer) Run(r Run, state protocol.State, full bool) error {
+	sum, err := SumUp(r)
+	if err != nil {
+		return err
+	}
+	end := sum.End
+	switch last := state.LastRun; {
+	case state.RunID == r.RunID:
+		end = string(state.RunState)
+	case last != nil && last.RunID == r.RunID:
+		end = string(last.StopReason)
+		if last.Error != nil {
+			end += ": " + ErrorText(last.Error.Code, last.Error.Message, "")
+		}
+	}
+	p.Pairs([][2]string{
+		{"run", r.RunID},
+		{"session", strings.TrimSpace(r.SessionID + " " + OneLine(state.Title, 60))},
+		{"began", Stamp(sum.Began)},
+		{"took", sum.Took().String()},
+		{"result", OneLine(end, 2*LineWidth)},
+		{"models", OneLine(strings.Join(sum.Models, ", "), LineWidth)},
+		{"tools", OneLine(cmp.Or(strings.Join(sum.Tools, ", "), "none"), 2*LineWidth)},
+		{"usage", Cost(sum.Usage)},
+	})
+	for _, entry := range r.Messages {
+		p.Println("")
+		if err := p.Entry(entry, full); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Whole prints an entry whole, and where it is.
+func (p *Printer) Whole(session string, entry jsontext.Value) error {
+	if p.JSON {
+		p.JSONLine(entry)
+		return nil
+	}
+	if err := p.Entry(entry, true); err != nil {
+		return err
+	}
+	var m protocol.Message
+	if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return fmt.Errorf("decode message: %w", err)
+	}
+	if m.Thinking != "" {
+		p.Println("  thinking:")
+		p.Println(format.Indent(p.Fit(m.Thinking), "    "))
+	}
+	where := []string{session}
+	for _, more := range []string{m.RunID, m.Model, string(m.StopReason)} {
+		if more != "" {
+			where = append(where, OneLine(more, LineWidth))
+		}
+	}
+	if m.Usage != nil {
+		where = append(where, Cost(*m.Usage))
+	}
+	p.Spans(Span{Text: strings.Join(where, " · "), Look: Dim})
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/plaintext"
+	"noused/internal/protocol"
 )
 
 // Printer writes what a command has to say: its results to standard output, and notes and
@@ -96,4 +97,35 @@ func (p *Printer) Notef(format string, args ...any) {
 // Complain writes the one line that an error gets.
 func (p *Printer) Complain(message string) {
 	fmt.Fprintf(p.Err, "nous: %s\n", p.ErrStyle.Paint(Red, plaintext.Clean(message)))
+}
+
+// HandBack lists the texts that a run did not take.
+func (p *Printer) HandBack(texts []protocol.DiscardedInput) {
+	for _, d := range texts {
+		p.Notef("not delivered (%s): %s", KindWord(d.Kind), d.Text)
+	}
+}
+
+// Output is standard output with a memory: the first failed write is kept and ends the program
+// with an error.
+type Output struct {
+	W   io.Writer
+	err error
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.W.Write(p)
+	o.err = err
+	return n, err
+}
+
+// Failure is that of the first write that failed, nil where none has.
+func (o *Output) Failure() error {
+	if o.err != nil {
+		return fmt.Errorf("write output: %w", o.err)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/client"
+	"noused/internal/client/hosts"
 	"noused/internal/protocol"
 )
 
@@ -85,4 +86,17 @@ func (h *Host) ask(ctx context.Context, line []byte) ([]byte, error) {
 		return nil, h.fleet.tooLong(len(msg.Data))
 	}
 	return msg.Data, nil
+}
+
+// AsHost is the host as one of several, which tells no events.
+func (h *Host) AsHost() hosts.Host {
+	return hosts.Host{
+		Name: h.name,
+		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+			return Raw(ctx, h, protocol.ListSessions, p)
+		},
+		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
+			return Raw(ctx, h, protocol.GetState, p)
+		},
+	}
 }

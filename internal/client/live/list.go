@@ -1,14 +1,11 @@
-package main
+package live
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -25,66 +22,44 @@ import (
 const (
 	listEvery = 200 * time.Millisecond // at most, while things happen
 	listAgain = 5 * time.Second        // for what no event tells: sessions that were made or deleted
-	maxWatch  = 1000                   // sessions
+	maxList   = 1000                   // sessions
 )
 
-// liveList shows sessions as they change.
-type liveList struct {
-	a      *app
-	p      protocol.ListSessionsParams
-	all    bool // of all folders
+// List shows the sessions of one daemon as they change.
+type List struct {
+	*plain.Printer
+	Output *plain.Output // where the Printer writes to
+	Daemon client.Sender
+	Params protocol.ListSessionsParams // which sessions; without a limit there are at most 1000
+	All    bool                        // of all folders
+
+	// Table is what a terminal shows of sessions, Folder a folder in a line.
+	Table  func(list []protocol.SessionInfo, active string, all bool) []plain.Span
+	Folder func(dir string) string
+
 	shown  []hosts.Session
 	active string
 	table  string // that is on the terminal
 }
 
-// watchSessions lists sessions and then what changes, until Ctrl-C, or until
-// nobody reads any more. It goes on where the daemon was restarted.
-func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, all bool) error {
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
-	defer signal.Stop(broken)
-	keys := watchInterrupts(ctx)
-	defer keys.stop()
-	if p.Limit == nil {
-		limit := maxWatch
-		p.Limit = &limit
-	}
-	l := &liveList{a: a, p: p, all: all}
-	err := l.run(keys.soft)
-	switch {
-	case errors.Is(a.out.failure(), syscall.EPIPE):
-		return &quietExit{exitOK}
-	case errors.Is(err, errInterrupted):
-		return nil
-	}
-	return err
-}
-
-func (l *liveList) run(ctx context.Context) error {
-	if _, err := l.list(ctx); err != nil { // a daemon says here that it cannot
-		return leftOr(err)
-	}
-	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{})
-	if err != nil {
-		return err
-	}
-	defer f.events.Close()
+// Run lists the sessions whenever something has changed, until ctx ends, or until nobody reads
+// any more. It goes on where the daemon was restarted.
+func (l *List) Run(ctx context.Context, f *follow.Feed) error {
 	for {
-		list, err := l.list(ctx)
+		list, err := l.Sessions(ctx)
 		switch {
-		case errors.Is(err, client.ErrLost), isNoDaemon(err):
-			if _, err = f.reconnect(ctx, err); err != nil {
+		case errors.Is(err, client.ErrLost), errors.As(err, new(*client.NoDaemonError)):
+			if _, err = f.Reconnect(ctx, err); err != nil {
 				return err
 			}
 			continue
 		case err != nil:
 			return err
 		}
-		if l.show(list); l.a.out.failure() != nil {
-			return l.a.out.failure()
+		if l.show(list); l.Output.Failure() != nil {
+			return l.Output.Failure()
 		}
-		if err := f.awaitChange(ctx); err != nil {
+		if err := awaitChange(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -92,15 +67,15 @@ func (l *liveList) run(ctx context.Context) error {
 
 // awaitChange returns when sessions should be listed again: soon after something
 // has happened, at once after a gap, and now and then.
-func (f *feed) awaitChange(ctx context.Context) error {
+func awaitChange(ctx context.Context, f *follow.Feed) error {
 	begin, patience := time.Now(), listAgain
 	for {
 		left := patience - time.Since(begin)
 		if left <= 0 {
 			return nil
 		}
-		h, err := f.next(ctx, left)
-		if errors.Is(err, errLook) {
+		h, err := f.Next(ctx, left)
+		if errors.Is(err, follow.ErrQuiet) {
 			return nil
 		}
 		if err != nil {
@@ -117,9 +92,13 @@ func (f *feed) awaitChange(ctx context.Context) error {
 	}
 }
 
-// list asks for the sessions, those that need somebody first.
-func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
-	payload, err := client.Raw(ctx, l.a.daemonSender(), protocol.ListSessions, l.p)
+// Sessions asks for the sessions, those that need somebody first.
+func (l *List) Sessions(ctx context.Context) ([]hosts.Session, error) {
+	p := l.Params
+	if p.Limit == nil {
+		p.Limit = new(maxList)
+	}
+	payload, err := client.Raw(ctx, l.Daemon, protocol.ListSessions, p)
 	if err != nil {
 		return nil, err
 	}
@@ -142,67 +121,64 @@ func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
 	return list, nil
 }
 
-func (l *liveList) show(list []hosts.Session) {
-	if l.a.outStyle.Terminal && !l.a.json {
+func (l *List) show(list []hosts.Session) {
+	if l.OutStyle.Terminal && !l.JSON {
 		l.draw(list)
 		return
 	}
 	changed, gone := hosts.Changes(l.shown, list, func(x, y *hosts.Session) bool {
-		if l.a.json {
+		if l.JSON {
 			return string(x.Raw) == string(y.Raw)
 		}
 		return l.lineOf(x.SessionInfo, plain.StateWord(x.SessionInfo)) ==
 			l.lineOf(y.SessionInfo, plain.StateWord(y.SessionInfo))
 	})
 	for _, s := range changed {
-		l.tell(s, plain.StateWord(s.SessionInfo), s.Raw)
+		l.line(s, plain.StateWord(s.SessionInfo), s.Raw)
 	}
 	slices.SortFunc(gone, func(x, y hosts.Session) int { return strings.Compare(x.SessionID, y.SessionID) })
 	for _, s := range gone {
-		l.tell(s, "deleted", slices.Concat(s.Raw[:len(s.Raw)-1], []byte(`,"deleted":true}`)))
+		l.line(s, "deleted", slices.Concat(s.Raw[:len(s.Raw)-1], []byte(`,"deleted":true}`)))
 	}
 	l.shown = list
 }
 
-func (l *liveList) tell(s hosts.Session, state string, object jsontext.Value) {
-	if l.a.json {
-		l.a.printJSON(object)
+func (l *List) line(s hosts.Session, state string, object jsontext.Value) {
+	if l.JSON {
+		l.JSONLine(object)
 		return
 	}
-	l.a.println(l.lineOf(s.SessionInfo, state))
+	l.Println(l.lineOf(s.SessionInfo, state))
 }
 
 // lineOf is a session in a line for a pipe.
-func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
+func (l *List) lineOf(s protocol.SessionInfo, state string) string {
 	line := fmt.Sprintf("%-9s  %s", state, s.SessionID)
-	if l.all {
-		line += "  " + l.a.folderText(s.Workdir)
+	if l.All {
+		line += "  " + l.Folder(s.Workdir)
 	}
 	return strings.TrimRight(line+"  "+plain.Title(s.Title), " ")
 }
 
 // draw writes the table anew if it has changed, as much of it as the terminal has
 // room for.
-func (l *liveList) draw(list []hosts.Session) {
+func (l *List) draw(list []hosts.Session) {
 	infos := make([]protocol.SessionInfo, len(list))
 	for i, s := range list {
 		infos[i] = s.SessionInfo
 	}
-	width, height := l.a.terminalSize()
-	table := l.a.sessionTable(infos, l.active, l.all)
+	width, height := plain.SizeOf(l.Output.W)
+	table := l.Table(infos, l.active, l.All)
 	if left := len(table) - height + 1; left > 0 {
 		table = append(table[:height-2], plain.Span{Text: fmt.Sprintf("… %d more lines", left+1), Look: plain.Dim})
 	}
 	var text strings.Builder
 	for _, line := range table {
-		text.WriteString(l.a.outStyle.Paint(line.Look, plain.CutLine(line.Text, width)) + "\r\n")
+		text.WriteString(l.OutStyle.Paint(line.Look, plain.CutLine(line.Text, width)) + "\r\n")
 	}
 	if text.String() == l.table {
 		return
 	}
 	l.table = text.String()
-	fmt.Fprint(l.a.out, "\x1b[H\x1b[J"+l.table)
+	fmt.Fprint(l.Output, "\x1b[H\x1b[J"+l.table)
 }
-
-// terminalSize is 80 by 24 where the terminal does not say.
-func (a *app) terminalSize() (width, height int) { return plain.SizeOf(a.out.w) }

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"errors"
@@ -14,13 +14,14 @@ import (
 	"noused/internal/regular"
 )
 
-// tally hands the events of a run on to its view, and remembers what is told when the run
+// Tally hands the events of a run on to its view, and remembers what is told when the run
 // has ended.
-type tally struct {
-	runView
-	a            *app
-	script       scriptFlags
-	run, session string
+type Tally struct {
+	View
+	Console      *Console
+	Run, Session string
+	Schema       bool   // the answer is JSON
+	LastMessage  string // a file for the last answer, or ""
 
 	text    string // of the last answer
 	denied  bool   // a call was
@@ -30,8 +31,8 @@ type tally struct {
 	end     *protocol.AgentEnd
 }
 
-func (t *tally) event(ev protocol.Event, raw []byte) {
-	t.runView.event(ev, raw)
+func (t *Tally) Event(ev protocol.Event, raw []byte) {
+	t.View.Event(ev, raw)
 	switch ev := ev.(type) {
 	case protocol.MessageEnd:
 		if ev.Role == "assistant" {
@@ -40,7 +41,7 @@ func (t *tally) event(ev protocol.Event, raw []byte) {
 	case protocol.ToolStart:
 		t.begun(ev)
 	case protocol.ToolEnd:
-		t.denied = t.denied || isDenied(ev)
+		t.denied = t.denied || IsDenied(ev)
 		if path := t.editing[ev.ToolCallID]; ev.OK && path != "" && !slices.Contains(t.edited, path) {
 			t.edited = append(t.edited, path)
 		}
@@ -48,10 +49,10 @@ func (t *tally) event(ev protocol.Event, raw []byte) {
 	case protocol.AgentEnd:
 		t.end = &ev
 		switch {
-		case t.a.result:
+		case t.Console.Result:
 			t.printResult(ev)
-		case !t.a.json && ev.Usage.Cost != nil:
-			t.a.notef("%s", costLine(ev.Usage))
+		case !t.Console.JSON && ev.Usage.Cost != nil:
+			t.Console.Notef("%s", costLine(ev.Usage))
 		}
 	}
 }
@@ -62,7 +63,7 @@ func costLine(u protocol.Usage) string {
 }
 
 // begun remembers which file a call is about to change.
-func (t *tally) begun(ev protocol.ToolStart) {
+func (t *Tally) begun(ev protocol.ToolStart) {
 	if ev.ToolName != "write" && ev.ToolName != "edit" {
 		return
 	}
@@ -78,31 +79,31 @@ func (t *tally) begun(ev protocol.ToolStart) {
 }
 
 // unseen stands for the events of a run whose end was missed.
-func (t *tally) unseen(text string, end protocol.AgentEnd) {
-	ref := protocol.Ref{RunID: t.run, SessionID: t.session}
-	view := t.runView
-	if outer, ok := view.(*unaskedView); ok {
-		view = outer.runView
+func (t *Tally) unseen(text string, end protocol.AgentEnd) {
+	ref := protocol.Ref{RunID: t.Run, SessionID: t.Session}
+	view := t.View
+	if outer, ok := view.(*UnaskedView); ok {
+		view = outer.View
 	}
-	if follows, ok := view.(*textView); ok {
+	if follows, ok := view.(*TextView); ok {
 		follows.endMessage()
-		t.a.println(text)
+		t.Console.Println(text)
 		t.text, t.end = text, &end
 		return
 	}
 	end.Ref = ref
-	t.event(protocol.MessageEnd{Ref: ref, Role: "assistant", Text: text, StopReason: protocol.StopEnd}, nil)
-	t.event(end, nil)
+	t.Event(protocol.MessageEnd{Ref: ref, Role: "assistant", Text: text, StopReason: protocol.StopEnd}, nil)
+	t.Event(end, nil)
 }
 
-// keepLast writes the last answer where --last-message says.
-func (t *tally) keepLast() error {
-	path := t.script.lastMessage
+// KeepLast writes the last answer where --last-message says.
+func (t *Tally) KeepLast() error {
+	path := t.LastMessage
 	if path == "" || t.end == nil {
 		return nil
 	}
 	text := t.text
-	if t.script.schemaFile != "" {
+	if t.Schema {
 		text = format.JSONAnswer(text)
 	}
 	if err := regular.Replace(path, []byte(text+"\n"), 0o600); err != nil {
@@ -133,9 +134,9 @@ type changedFile struct {
 	Path string `json:"path"`
 }
 
-func (t *tally) printResult(end protocol.AgentEnd) {
+func (t *Tally) printResult(end protocol.AgentEnd) {
 	output := t.text
-	if t.script.schemaFile != "" {
+	if t.Schema {
 		output = format.JSONAnswer(output)
 	}
 	why := end.Error
@@ -145,8 +146,8 @@ func (t *tally) printResult(end protocol.AgentEnd) {
 	t.print(runResult{Output: output, StopReason: end.StopReason, Usage: &end.Usage, Cost: end.Usage.Cost, Error: why})
 }
 
-// printFailed is printResult where no run has ended.
-func (t *tally) printFailed(err error) {
+// PrintFailed is printResult where no run has ended.
+func (t *Tally) PrintFailed(err error) {
 	why := &protocol.RunError{Code: "failed"}
 	if err != nil {
 		why.Message = err.Error()
@@ -155,54 +156,57 @@ func (t *tally) printFailed(err error) {
 	switch {
 	case errors.As(err, &wire):
 		why.Code, why.Message = wire.Code, wire.Message
-	case isNoDaemon(err), errors.Is(err, client.ErrLost):
+	case noDaemon(err), errors.Is(err, client.ErrLost):
 		why.Code = "no_daemon"
 	}
 	t.print(runResult{Output: t.text, StopReason: protocol.StopError, Error: why})
 }
 
-func (t *tally) print(r runResult) {
-	r.SessionID, r.RunID = t.session, t.run
+// Ended reports whether the run's end was seen.
+func (t *Tally) Ended() bool { return t.end != nil }
+
+func (t *Tally) print(r runResult) {
+	r.SessionID, r.RunID = t.Session, t.Run
 	r.Changes.Files = []changedFile{}
 	for _, path := range t.edited {
 		r.Changes.Files = append(r.Changes.Files, changedFile{path})
 	}
 	line, err := json.Marshal(r)
 	if err != nil {
-		t.a.complain(err.Error())
+		t.Console.Complain(err.Error())
 		return
 	}
-	t.a.printJSON(line)
+	t.Console.JSONLine(line)
 }
 
-// silentView shows nothing: the tally prints the result at the end.
-type silentView struct{}
+// SilentView shows nothing: the tally prints the result at the end.
+type SilentView struct{}
 
-func (silentView) event(protocol.Event, []byte) {}
+func (SilentView) Event(protocol.Event, []byte) {}
 
-// answerView writes an answer that fits its schema to standard output, and nothing else
+// AnswerView writes an answer that fits its schema to standard output, and nothing else
 // there. Where none does, the last one goes to standard error.
-type answerView struct {
-	a    *app
-	text string
+type AnswerView struct {
+	Console *Console
+	text    string
 }
 
-func (v *answerView) event(ev protocol.Event, _ []byte) {
+func (v *AnswerView) Event(ev protocol.Event, _ []byte) {
 	switch ev := ev.(type) {
 	case protocol.MessageEnd:
 		if ev.Role == "assistant" {
 			v.text = ev.Text
 		}
 	case protocol.Warning:
-		v.a.notef("warning: %s", ev.Message)
+		v.Console.Notef("warning: %s", ev.Message)
 	case protocol.AgentEnd:
 		switch {
 		case ev.StopReason == protocol.StopCompleted:
-			v.a.println(format.JSONAnswer(v.text))
+			v.Console.Println(format.JSONAnswer(v.text))
 		case v.text != "":
-			v.a.notef("%s", v.text)
+			v.Console.Notef("%s", v.text)
 		}
-		v.a.explainEnd(ev)
+		v.Console.explainEnd(ev)
 	}
 }
 
@@ -212,4 +216,14 @@ func fileFailed(flag, path string, err error) error {
 		err = wrong.Err
 	}
 	return errors.New("--" + flag + " " + path + ": " + err.Error())
+}
+
+// IsDenied reports a call that was not made as a rule, a person or nobody allowed it.
+func IsDenied(ev protocol.ToolEnd) bool {
+	return ev.Error != nil && (ev.Error.Code == "denied" || ev.Error.Code == "forbidden")
+}
+
+func noDaemon(err error) bool {
+	var gone *client.NoDaemonError
+	return errors.As(err, &gone)
 }

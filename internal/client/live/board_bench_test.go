@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"context"
@@ -20,7 +20,7 @@ var errAllListed = errors.New("all are listed")
 
 // listedBoard ends the watch when so many hosts are listed.
 type listedBoard struct {
-	*fleetBoard
+	*Board
 	left int
 }
 
@@ -37,7 +37,7 @@ func (b *listedBoard) Show() (time.Duration, error) {
 func BenchmarkFleetBoard(b *testing.B) {
 	const many = 100
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	board := &listedBoard{&fleetBoard{a: &app{out: &output{w: io.Discard}}}, many}
+	board := &listedBoard{NewHosts(&plain.Printer{Out: io.Discard}, &plain.Output{W: io.Discard}, nil), many}
 	board.watch = hosts.NewWatch(hosts.Options{
 		Host: func(name string) hosts.Host {
 			return hosts.Host{Name: name, Sessions: func(context.Context, protocol.ListSessionsParams) (jsontext.Value, error) {
@@ -51,7 +51,7 @@ func BenchmarkFleetBoard(b *testing.B) {
 				return json.Marshal(r)
 			}}
 		},
-		AtOnce: atOnce, Stays: time.Hour, Every: time.Hour, View: board,
+		AtOnce: AtOnce, Stays: time.Hour, Every: time.Hour, View: board,
 	})
 	here := 0
 	err := board.watch.Follow(b.Context(), func(ctx context.Context) (hosts.News, error) {
@@ -68,7 +68,7 @@ func BenchmarkFleetBoard(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, line := range board.lines(50) {
-			_ = board.a.outStyle.Paint(line.Look, plain.CutLine(line.Text, 200))
+			_ = board.OutStyle.Paint(line.Look, plain.CutLine(line.Text, 200))
 		}
 	}
 }

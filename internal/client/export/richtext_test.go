@@ -1,11 +1,10 @@
-package main
+package export
 
 import (
 	"regexp"
 	"strings"
 	"testing"
 
-	"noused/internal/client/export"
 	"noused/internal/plaintext"
 )
 
@@ -80,7 +79,7 @@ func TestMarkdownOfDangerousTextsIsCode(t *testing.T) {
 		"<script>x</script>":                      "> ```\n> <script>x</script>\n> ```",
 		"`[b](javascript:x)` is code":             "> `[b](javascript:x)` is code",
 	} {
-		if got := export.QuotedText(source, loaded); got != want {
+		if got := quotedText(source); got != want {
 			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}

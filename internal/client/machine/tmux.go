@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 // tmuxTime bounds how long tmux may take to name an option.
 const tmuxTime = 2 * time.Second
 
-// examineTmux looks at the options that the screen needs of the tmux it runs in; nil outside of
+// Tmux looks at the options that the screen needs of the tmux it runs in; nil outside of
 // one.
-func examineTmux(ctx context.Context) (all []finding) {
+func Tmux(ctx context.Context) (all []Finding) {
 	if os.Getenv("TMUX") == "" {
 		return nil
 	}
@@ -28,14 +28,14 @@ func examineTmux(ctx context.Context) (all []finding) {
 		said, err := cmd.Output()
 		switch value := strings.TrimSpace(string(said)); {
 		case err != nil:
-			return append(all, finding{"warn", "tmux", "it does not say what its options are: " + err.Error(), ""})
+			return append(all, Finding{"warn", "tmux", "it does not say what its options are: " + err.Error(), ""})
 		case value == "off":
-			all = append(all, finding{
+			all = append(all, Finding{
 				"warn", "tmux", o.option + " is off: " + o.without,
 				"in ~/.tmux.conf: set -s " + o.option + " on",
 			})
 		default:
-			all = append(all, finding{"ok", "tmux", o.option + " is " + value, ""})
+			all = append(all, Finding{"ok", "tmux", o.option + " is " + value, ""})
 		}
 	}
 	return all

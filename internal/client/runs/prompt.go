@@ -1,10 +1,11 @@
-package main
+package runs
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,15 +13,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
-// approvalPrompt shows the questions of a run that is followed, and takes answers where a
+// ApprovalPrompt shows the questions of a run that is followed, and takes answers where a
 // person is there. It belongs to one goroutine, but for the reader's.
-type approvalPrompt struct {
-	a      *app
+type ApprovalPrompt struct {
+	c      *Console
 	person bool               // standard input and error are a terminal
 	shown  string             // the id of the question that was shown last
 	open   *protocol.Approval // what waits, nil: nothing
@@ -29,26 +31,24 @@ type approvalPrompt struct {
 	dangle bool               // the last line on standard error is the offer
 	form   *approval.Filler   // that is being filled in, of the open question
 
-	allow func(protocol.Approval) // answers in the place of a person, nil: does not
+	Allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
 
 // errTyped says that a line was typed while a question is open.
 var errTyped = errors.New("typed")
 
-func (a *app) newApprovalPrompt() *approvalPrompt {
-	return &approvalPrompt{a: a, person: !a.json && a.personThere()}
+// NewApprovalPrompt asks where a person is there and wants text.
+func (c *Console) NewApprovalPrompt() *ApprovalPrompt {
+	return &ApprovalPrompt{c: c, person: !c.JSON && c.PersonThere()}
 }
 
-// personThere tells whether somebody sees what is asked, and can answer.
-func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }
-
-// see takes the events that are about questions.
-func (q *approvalPrompt) see(ev protocol.Event) {
+// See takes the events that are about questions.
+func (q *ApprovalPrompt) See(ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Status:
 		switch {
 		case ev.Code == protocol.StatusApprovalRequested && ev.Approval != nil:
-			q.askApproval(*ev.Approval)
+			q.Ask(*ev.Approval)
 		case ev.Code == protocol.StatusApprovalResolved:
 			q.resolved(ev)
 		}
@@ -57,28 +57,28 @@ func (q *approvalPrompt) see(ev protocol.Event) {
 	}
 }
 
-// catchUp makes up for events that may have been missed.
-func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
+// CatchUp makes up for events that may have been missed.
+func (q *ApprovalPrompt) CatchUp(run string, pending []protocol.Approval) {
 	i := slices.IndexFunc(pending, func(p protocol.Approval) bool { return p.RunID == run })
 	switch {
 	case i >= 0:
-		q.askApproval(pending[i])
+		q.Ask(pending[i])
 	case q.open != nil:
 		q.open, q.form = nil, nil
-		q.a.notef("the approval has been answered meanwhile")
+		q.c.Notef("the approval has been answered meanwhile")
 	}
 }
 
-func (q *approvalPrompt) askApproval(one protocol.Approval) {
+func (q *ApprovalPrompt) Ask(one protocol.Approval) {
 	q.open = &one
-	if q.allow != nil {
-		if !q.a.json {
-			q.a.notef("allowed (--approvals allow): %s", approval.Summary(one, plain.LineWidth))
+	if q.Allow != nil {
+		if !q.c.JSON {
+			q.c.Notef("allowed (--approvals allow): %s", approval.Summary(one, plain.LineWidth))
 		}
-		q.allow(one)
+		q.Allow(one)
 		return
 	}
-	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
+	if q.c.JSON || q.shown == one.ApprovalID { // asked again after a restart
 		return
 	}
 	q.shown = one.ApprovalID
@@ -87,15 +87,15 @@ func (q *approvalPrompt) askApproval(one protocol.Approval) {
 		q.forget()
 	}
 	text := approval.Text(one)
-	if q.a.errStyle.Terminal {
-		text = plain.Fold(text, plain.WidthOf(q.a.err))
+	if q.c.ErrStyle.Terminal {
+		text = plain.Fold(text, plain.WidthOf(q.c.Err))
 	}
-	fmt.Fprint(q.a.err, text)
+	fmt.Fprint(q.c.Err, text)
 	if approval.Hides(text) {
-		q.a.notef(approval.Hidden)
+		q.c.Notef(approval.Hidden)
 	}
 	for _, o := range one.Options {
-		q.a.notef("%s", q.a.answerLine(one, o))
+		q.c.Notef("%s", q.c.AnswerLine(one, o))
 	}
 	if here {
 		q.offer(one)
@@ -104,29 +104,29 @@ func (q *approvalPrompt) askApproval(one protocol.Approval) {
 }
 
 // resolved reports an answer from anywhere, ours too.
-func (q *approvalPrompt) resolved(ev protocol.Status) {
+func (q *ApprovalPrompt) resolved(ev protocol.Status) {
 	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
 		q.open, q.form = nil, nil
 	}
 	if q.dangle {
-		fmt.Fprintln(q.a.err)
+		fmt.Fprintln(q.c.Err)
 		q.dangle = false
 	}
-	if !q.a.json {
-		q.a.notef("%s", approval.Resolution(ev))
+	if !q.c.JSON {
+		q.c.Notef("%s", approval.Resolution(ev))
 	}
 }
 
 // offer says what can be typed.
-func (q *approvalPrompt) offer(one protocol.Approval) {
-	fmt.Fprint(q.a.err, approval.Offer(one)+", and Enter; the approval waits: ")
+func (q *ApprovalPrompt) offer(one protocol.Approval) {
+	fmt.Fprint(q.c.Err, approval.Offer(one)+", and Enter; the approval waits: ")
 	q.dangle = true
 }
 
 // foreground tells whether what is typed is for nous: one in the background would
 // be stopped by reading it.
-func (q *approvalPrompt) foreground() bool {
-	f, ok := q.a.in.(*os.File)
+func (q *ApprovalPrompt) foreground() bool {
+	f, ok := q.c.In.(*os.File)
 	if !ok {
 		return false
 	}
@@ -135,8 +135,8 @@ func (q *approvalPrompt) foreground() bool {
 }
 
 // forget drops what was typed before the question was there: it is no answer to it.
-func (q *approvalPrompt) forget() {
-	if f, ok := q.a.in.(*os.File); ok {
+func (q *ApprovalPrompt) forget() {
+	if f, ok := q.c.In.(*os.File); ok {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	}
 	for q.lines != nil {
@@ -154,23 +154,23 @@ func (q *approvalPrompt) forget() {
 
 // read has lines read from now on. Nothing ends a read of a terminal but the
 // program's end.
-func (q *approvalPrompt) read() {
+func (q *ApprovalPrompt) read() {
 	if q.lines != nil {
 		return
 	}
 	q.lines = make(chan string, 1)
 	go func() {
 		defer close(q.lines)
-		in := bufio.NewScanner(q.a.in)
+		in := bufio.NewScanner(q.c.In)
 		for in.Scan() {
 			q.lines <- in.Text()
 		}
 	}()
 }
 
-// typed runs f, which waits for what happens, with a context that ends with errTyped
+// Typed runs f, which waits for what happens, with a context that ends with errTyped
 // when somebody answers. Their line is taken then.
-func (q *approvalPrompt) typed(ctx context.Context, f func(context.Context) error) error {
+func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) error) error {
 	if q.open == nil || q.lines == nil || q.noMore {
 		return f(ctx)
 	}
@@ -200,7 +200,7 @@ func (q *approvalPrompt) typed(ctx context.Context, f func(context.Context) erro
 }
 
 // answer sends what was typed, unless the question has been answered meanwhile.
-func (q *approvalPrompt) answer(ctx context.Context, line string) {
+func (q *ApprovalPrompt) answer(ctx context.Context, line string) {
 	q.dangle = false // Enter has ended it
 	one := *q.open
 	if q.form != nil {
@@ -221,10 +221,10 @@ func (q *approvalPrompt) answer(ctx context.Context, line string) {
 }
 
 // fill begins to have a form filled in.
-func (q *approvalPrompt) fill(ctx context.Context) {
+func (q *ApprovalPrompt) fill(ctx context.Context) {
 	f, err := approval.NewFiller(q.open.Schema)
 	if err != nil {
-		q.a.complain(err.Error())
+		q.c.Complain(err.Error())
 		q.offer(*q.open)
 		return
 	}
@@ -233,17 +233,17 @@ func (q *approvalPrompt) fill(ctx context.Context) {
 }
 
 // field takes what was typed into the form.
-func (q *approvalPrompt) field(ctx context.Context, line string) {
+func (q *ApprovalPrompt) field(ctx context.Context, line string) {
 	if err := q.form.Fill(line); err != nil {
-		q.a.complain(err.Error())
+		q.c.Complain(err.Error())
 	}
 	q.next(ctx)
 }
 
 // next asks for the next field, or sends the form where there is none.
-func (q *approvalPrompt) next(ctx context.Context) {
+func (q *ApprovalPrompt) next(ctx context.Context) {
 	if !q.form.Done() {
-		fmt.Fprint(q.a.err, q.form.Prompt())
+		fmt.Fprint(q.c.Err, q.form.Prompt())
 		q.dangle = true
 		return
 	}
@@ -252,28 +252,28 @@ func (q *approvalPrompt) next(ctx context.Context) {
 	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
 }
 
-func (q *approvalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
-	_, err := ask(ctx, q.a, protocol.Approve, p)
+func (q *ApprovalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
+	_, err := client.Call(ctx, q.c.Daemon, protocol.Approve, p)
 	var wire *protocol.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved: // the event says by whom
 	default:
-		q.a.complain(err.Error())
+		q.c.Complain(err.Error())
 		q.offer(*q.open)
 	}
 }
 
-// fillIn has the user fill in a form, line by line.
-func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, error) {
+// FillIn has the user fill in a form, line by line.
+func FillIn(ctx context.Context, p *plain.Printer, from io.Reader, q protocol.Approval) (jsontext.Value, error) {
 	f, err := approval.NewFiller(q.Schema)
 	if err != nil {
 		return nil, err
 	}
-	a.notef("%s", approval.FormAsks(q))
-	in := bufio.NewScanner(a.in)
+	p.Notef("%s", approval.FormAsks(q))
+	in := bufio.NewScanner(from)
 	for !f.Done() {
-		fmt.Fprint(a.err, f.Prompt())
+		fmt.Fprint(p.Err, f.Prompt())
 		if !in.Scan() {
 			return nil, errors.New("the form was not filled in to its end; it still waits")
 		}
@@ -281,7 +281,7 @@ func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, 
 			return nil, context.Cause(ctx)
 		}
 		if err := f.Fill(in.Text()); err != nil {
-			a.complain(err.Error())
+			p.Complain(err.Error())
 		}
 	}
 	return f.Content(), nil

@@ -1,9 +1,10 @@
-package main
+package live
 
 import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,14 @@ import (
 // What a terminal shows is written anew when it changes, and fits.
 func TestWatchedTable(t *testing.T) {
 	var out bytes.Buffer
-	a := newApp(strings.NewReader(""), &out, io.Discard)
-	a.outStyle = style{plain.Style{Terminal: true}}
-	l := &liveList{a: a, all: true}
+	to := &plain.Output{W: &out}
+	l := &List{
+		Printer: &plain.Printer{Out: to, Err: io.Discard, OutStyle: plain.Style{Terminal: true}}, Output: to, All: true,
+		Table: func(list []protocol.SessionInfo, active string, _ bool) []plain.Span {
+			slices.SortFunc(list, protocol.ByNeed)
+			return plain.SessionLines(list, active, time.Now(), 80)
+		},
+	}
 	list := make([]hosts.Session, 100)
 	for i := range list {
 		list[i].SessionInfo = protocol.SessionInfo{
@@ -36,7 +42,7 @@ func TestWatchedTable(t *testing.T) {
 	if !ok || len(lines) > 24-1 || strings.Contains(table, "\x1b") {
 		t.Errorf("got %d lines, want at most 23, and no title's escape sequence:\n%q", len(lines), table)
 	}
-	if !strings.HasSuffix(table, "… 80 more lines\r\n") {
+	if !strings.HasSuffix(table, "… 79 more lines\r\n") {
 		t.Errorf("the table does not say how much is missing:\n%s", table)
 	}
 	for _, line := range lines {

@@ -1,9 +1,10 @@
-package main
+package runs
 
 import (
 	"bytes"
 	"testing"
 
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -40,9 +41,9 @@ func TestAnAnswerWhoseBeginningWasMissedIsWhole(t *testing.T) {
 		},
 	} {
 		var out, errout bytes.Buffer
-		v := &textView{a: newApp(nil, &out, &errout)}
+		v := &TextView{Console: &Console{Printer: &plain.Printer{Out: &out, Err: &errout}}}
 		for _, ev := range events {
-			v.event(ev, nil)
+			v.Event(ev, nil)
 		}
 		if got := out.String(); got != text+"\n" {
 			t.Errorf("%s: got %q, want %q", name, got, text+"\n")

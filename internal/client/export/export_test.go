@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"noused/internal/client/export"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -32,7 +31,7 @@ func entryOf(t *testing.T, v any) jsontext.Value {
 }
 
 // hostile is a conversation in which everybody tries to get out of the text.
-func hostile(t *testing.T) *export.Document {
+func hostile(t *testing.T) *Document {
 	at := time.Date(2026, 2, 12, 1, 2, 3, 0, time.FixedZone("", 3600))
 	yes, no := true, false
 	usage := &protocol.Usage{InputTokens: 12, OutputTokens: 34, CachedTokens: 5}
@@ -44,7 +43,7 @@ func hostile(t *testing.T) *export.Document {
 		at = at.Add(time.Second)
 		return entryOf(t, m)
 	}
-	return &export.Document{
+	return &Document{
 		SessionID: "ses-1", LeafID: "m8", Title: "A *title* <script>alert(1)</script> with `ticks`", Usage: *usage,
 		Assets: []protocol.AssetInfo{{
 			AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/`a` b.png",
@@ -83,13 +82,13 @@ func hostile(t *testing.T) *export.Document {
 			message("m7", "run-1", "assistant", "", func(m *protocol.Message) { m.StopReason = "aborted" }),
 			message("m8", "run-2", "user", "last", nil),
 		},
-		Branches: export.Branches{
+		Branches: Branches{
 			Tree: protocol.Tree{LeafID: "m8", Nodes: []protocol.Node{
 				{ID: "m1", Role: "user", Snippet: "</ul><script>alert(\"tree\")</script>\x1b[2J"},
 				{ID: "m8", ParentID: "m1", Role: "user", Snippet: "last"},
 				{ID: "\"><b>m9", ParentID: "m1", Role: "user", Snippet: "aside"},
 			}},
-			Side: []export.SideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
+			Side: []SideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
 				message("\"><b>m9", "run-3", "user", "aside </details><script>alert(\"branch\")</script>", nil),
 				message("m10", "run-3", "tool", strings.Repeat("</details><b>long</b>\n", 10), func(m *protocol.Message) {
 					m.ToolName = "ls"
@@ -101,11 +100,11 @@ func hostile(t *testing.T) *export.Document {
 }
 
 func TestExportedDocuments(t *testing.T) {
-	for name, doc := range map[string]*export.Document{
+	for name, doc := range map[string]*Document{
 		"hostile": hostile(t),
 		"empty":   {SessionID: "ses-2", Assets: []protocol.AssetInfo{}, Messages: []jsontext.Value{}},
 	} {
-		for format, write := range exporters {
+		for format, write := range Writers {
 			if format == "atif" { // its own test holds it against its schema
 				continue
 			}
@@ -134,13 +133,13 @@ func TestExportedDocuments(t *testing.T) {
 func TestExportsLetNothingOut(t *testing.T) {
 	doc := hostile(t)
 	var page, markdown bytes.Buffer
-	if err := exporters["html"](&page, doc); err != nil {
+	if err := Writers["html"](&page, doc); err != nil {
 		t.Fatal(err)
 	}
-	if err := exporters["md"](&markdown, doc); err != nil {
+	if err := Writers["md"](&markdown, doc); err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.ReadFile("../../internal/client/export/page.js")
+	script, err := os.ReadFile("page.js")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,36 +1,53 @@
-package main
+package runs
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
+	"noused/internal/client"
 	"noused/internal/client/plain"
 	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
-// runView is how prompt shows a run: event lines for scripts, text for people.
-func (a *app) runView() runView {
-	if a.json {
-		return jsonView{a}
+// Console is where a run is shown, and where its approvals are asked.
+type Console struct {
+	*plain.Printer
+	Output     *plain.Output // where the Printer writes to
+	In         io.Reader
+	Result     bool          // one object is printed at the end
+	Daemon     client.Sender // sends commands
+	Quiet      time.Duration // between checks of a run whose events may be missed
+	AnswerLine func(protocol.Approval, protocol.ApprovalOption) string
+}
+
+// PersonThere tells whether somebody sees what is asked, and can answer.
+func (c *Console) PersonThere() bool { return plain.IsTerminal(c.In) && c.ErrStyle.Terminal }
+
+// NewView shows event lines to scripts, text to people.
+func (c *Console) NewView() View {
+	if c.JSON {
+		return JSONView{c}
 	}
-	return &textView{a: a}
+	return &TextView{Console: c}
 }
 
-type jsonView struct{ a *app }
+// JSONView writes events as they came.
+type JSONView struct{ Console *Console }
 
-func (v jsonView) event(_ protocol.Event, raw []byte) { v.a.printJSON(raw) }
+func (v JSONView) Event(_ protocol.Event, raw []byte) { v.Console.JSONLine(raw) }
 
-// lastView writes the run's last answer when the run has ended, and why it
+// LastView writes the run's last answer when the run has ended, and why it
 // ended where that was not by itself.
-type lastView struct {
-	a    *app
-	text string
+type LastView struct {
+	Console *Console
+	text    string
 }
 
-func (v *lastView) event(ev protocol.Event, _ []byte) {
+func (v *LastView) Event(ev protocol.Event, _ []byte) {
 	switch ev := ev.(type) {
 	case protocol.MessageEnd:
 		if ev.Role == "assistant" {
@@ -38,18 +55,18 @@ func (v *lastView) event(ev protocol.Event, _ []byte) {
 		}
 	case protocol.AgentEnd:
 		if v.text != "" {
-			v.a.println(v.text)
+			v.Console.Println(v.text)
 		}
-		v.a.explainEnd(ev)
+		v.Console.explainEnd(ev)
 	}
 }
 
-// textView writes what the assistant says to standard output and nothing else;
+// TextView writes what the assistant says to standard output and nothing else;
 // the rest goes to standard error. open and thinking say on which of the two
 // a line is unfinished. A prompt's own text is not repeated. A message whose
 // beginning was missed is written at its end.
-type textView struct {
-	a        *app
+type TextView struct {
+	Console  *Console
 	kind     string          // of the turn
 	began    bool            // the current message's beginning was seen
 	missed   strings.Builder // what was heard of a message whose beginning was not
@@ -58,7 +75,7 @@ type textView struct {
 	thinking bool
 }
 
-func (v *textView) event(ev protocol.Event, _ []byte) {
+func (v *TextView) Event(ev protocol.Event, _ []byte) {
 	switch ev := ev.(type) {
 	case protocol.TurnStart:
 		v.endMessage()
@@ -110,10 +127,10 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	}
 }
 
-func (v *textView) update(ev protocol.MessageUpdate) {
+func (v *TextView) update(ev protocol.MessageUpdate) {
 	if ev.ThinkingDelta != "" {
 		v.freshLine()
-		fmt.Fprint(v.a.err, v.a.errStyle.Paint(plain.Dim, plaintext.Clean(ev.ThinkingDelta)))
+		fmt.Fprint(v.Console.Err, v.Console.ErrStyle.Paint(plain.Dim, plaintext.Clean(ev.ThinkingDelta)))
 		v.thinking = true
 	}
 	switch {
@@ -125,86 +142,108 @@ func (v *textView) update(ev protocol.MessageUpdate) {
 	}
 }
 
-func (v *textView) say(text string) {
+func (v *TextView) say(text string) {
 	v.endThinking()
-	v.a.print(text)
+	v.Console.Print(text)
 	v.said += len(text)
 	v.open = !strings.HasSuffix(text, "\n")
 }
 
 // endMessage ends the line that a message left open. Of one whose end does not come
 // either, what was heard is written.
-func (v *textView) endMessage() {
+func (v *TextView) endMessage() {
 	v.endThinking()
 	if v.missed.Len() > 0 {
 		v.say(v.missed.String())
 	}
 	if v.open {
-		v.a.println("")
+		v.Console.Println("")
 	}
 	v.missed.Reset()
 	v.began, v.said, v.open = false, 0, false
 }
 
-func (v *textView) endThinking() {
+func (v *TextView) endThinking() {
 	if v.thinking {
-		fmt.Fprintln(v.a.err)
+		fmt.Fprintln(v.Console.Err)
 		v.thinking = false
 	}
 }
 
 // freshLine keeps what goes to standard error off the end of the assistant's
 // line where both meet on a terminal.
-func (v *textView) freshLine() {
-	if v.open && v.a.outStyle.Terminal && v.a.errStyle.Terminal && !v.thinking {
-		fmt.Fprintln(v.a.err)
+func (v *TextView) freshLine() {
+	if v.open && v.Console.OutStyle.Terminal && v.Console.ErrStyle.Terminal && !v.thinking {
+		fmt.Fprintln(v.Console.Err)
 		v.open = false
 	}
 }
 
-func (v *textView) note(format string, args ...any) {
+func (v *TextView) note(format string, args ...any) {
 	v.endThinking()
 	v.freshLine()
-	v.a.notef(format, args...)
+	v.Console.Notef(format, args...)
 }
 
-func (v *textView) mark(mark, format string, args ...any) {
+func (v *TextView) mark(mark, format string, args ...any) {
 	v.endThinking()
 	v.freshLine()
-	fmt.Fprint(v.a.err, mark, " ")
-	v.a.notef(format, args...)
+	fmt.Fprint(v.Console.Err, mark, " ")
+	v.Console.Notef(format, args...)
 }
 
-func (v *textView) toolEnd(ev protocol.ToolEnd) {
+func (v *TextView) toolEnd(ev protocol.ToolEnd) {
 	took := (time.Duration(ev.DurationMS) * time.Millisecond).String()
 	switch {
 	case ev.Skipped:
 		v.note("- %s skipped", ev.ToolName)
 	case ev.OK:
-		v.mark(v.a.errStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took, plain.OneLine(ev.Result, plain.LineWidth))
+		v.mark(v.Console.ErrStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took,
+			plain.OneLine(ev.Result, plain.LineWidth))
 	default:
 		why := ev.Result
 		if ev.Error != nil {
 			why = plain.ErrorText(ev.Error.Code, ev.Error.Message, "")
 		}
-		v.mark(v.a.errStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
+		v.mark(v.Console.ErrStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
 	}
 }
 
-func (v *textView) agentEnd(ev protocol.AgentEnd) {
+func (v *TextView) agentEnd(ev protocol.AgentEnd) {
 	v.endMessage()
-	v.a.explainEnd(ev)
+	v.Console.explainEnd(ev)
+}
+
+// UnaskedView says in the end what to do where calls were denied because nobody is
+// there to be asked.
+type UnaskedView struct {
+	View
+	Console *Console
+	denied  bool
+}
+
+func (v *UnaskedView) Event(ev protocol.Event, raw []byte) {
+	v.View.Event(ev, raw)
+	switch ev := ev.(type) {
+	case protocol.ToolEnd:
+		v.denied = v.denied || ev.Error != nil && ev.Error.Code == "denied"
+	case protocol.AgentEnd:
+		if v.denied {
+			v.Console.Notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits " +
+				"for nous approve, or goes on where nous set-approval-mode says auto")
+		}
+	}
 }
 
 // explainEnd tells why a run did not end by itself.
-func (a *app) explainEnd(ev protocol.AgentEnd) {
-	a.handBack(ev.Discarded)
+func (c *Console) explainEnd(ev protocol.AgentEnd) {
+	c.HandBack(ev.Discarded)
 	switch {
 	case ev.Error != nil:
-		a.complain(plain.ErrorText(ev.Error.Code, ev.Error.Message, ""))
+		c.Complain(plain.ErrorText(ev.Error.Code, ev.Error.Message, ""))
 	case ev.StopReason == protocol.StopAborted:
-		a.complain("the run was aborted")
+		c.Complain("the run was aborted")
 	case ev.StopReason == protocol.StopError:
-		a.complain("the run ended in error")
+		c.Complain("the run ended in error")
 	}
 }

@@ -1,10 +1,9 @@
-package main
+package jobs
 
 import (
 	"testing"
 	"time"
 
-	"noused/internal/client/jobs"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
 )
@@ -76,7 +75,7 @@ func TestHowAJobStands(t *testing.T) {
 			"running", "its host is away; after 10m0s without it another host takes the job",
 		},
 	} {
-		got := jobs.NewView(c.claims, c.hosts, 10*time.Minute).Standing(job.Queued{ID: "j", Text: []byte(c.text)})
+		got := NewView(c.claims, c.hosts, 10*time.Minute).Standing(job.Queued{ID: "j", Text: []byte(c.text)})
 		if got.ID != "j" || got.State != c.state || got.Why != c.why {
 			t.Errorf("%s: got %+v, want %s and %q", name, got, c.state, c.why)
 		}
