@@ -13,10 +13,10 @@ import (
 
 // A hosted session's turns are made by another agent, in the place of models and tools:
 // what it says streams as a model's answer does, and each of its calls is one that the
-// machine decides about and waits for. So the queue, the approvals, the journal and what
-// becomes of texts are the same as with the daemon's own loop.
+// machine decides about and waits for. So the queue, the approvals, the journal and the
+// fate of texts are the same as with the daemon's own loop.
 
-// Agents are the hosted agents that there are. All methods may be called from any goroutine.
+// Agents are the hosted agents. All methods may be called from any goroutine.
 type Agents interface {
 	// Default is what sessions have that name none; "" is the daemon's own loop.
 	Default() string

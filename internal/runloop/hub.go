@@ -443,7 +443,9 @@ func (h *Hub) sessionID(id string) (string, error) {
 		return id, err
 	}
 	id = h.env.NewID("ses-")
-	return id, h.createLocked(h.fresh(session.Created{SessionID: id, Workdir: resolved(h.env.Workdir), Agent: h.defaultAgent()}), true)
+	return id, h.createLocked(h.fresh(session.Created{
+		SessionID: id, Workdir: resolved(h.env.Workdir), Agent: h.defaultAgent(),
+	}), true)
 }
 
 func (h *Hub) active() (string, error) {

@@ -230,8 +230,8 @@ func (l *loop) serve() {
 		l.env.waiting.Give(l.held)
 		l.env.questions.Give(l.told)
 	}()
-	defer l.closeAgent()
 	defer l.abandon()
+	defer l.closeAgent()
 	defer func() {
 		if l.late != nil {
 			l.late.Stop()
