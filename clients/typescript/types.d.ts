@@ -67,6 +67,28 @@ export interface AgentStart {
   turn_id?: string;
 }
 
+export interface AgentsAgents {
+  /** the program and its arguments */
+  command: Array<string>;
+  /** the program is there */
+  found: boolean;
+  /** the line that installs it */
+  install?: string;
+  name: string;
+  /** where the program is */
+  path?: string;
+  /** why it cannot be started */
+  problem?: string;
+  /** it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop */
+  sandboxed: boolean;
+  /** the line that signs in */
+  sign_in?: string;
+}
+
+export interface Agents {
+  agents: Array<AgentsAgents>;
+}
+
 export interface ApprovalModeAccepted {
   command: string;
   mode: "ask" | "auto" | "deny";
@@ -278,6 +300,9 @@ export interface InputAccepted {
 export interface Leaf {
   leaf_id: string;
   session_id: string;
+}
+
+export interface ListAgentsParams {
 }
 
 export interface ListModelsParams {
@@ -546,6 +571,8 @@ export interface NewSessionParamsMcpServers {
 export interface NewSessionParams {
   /** make it the active session; default true */
   activate?: boolean;
+  /** the hosted agent that makes the session's turns, of list_agents; default: noused, the daemon's own */
+  agent?: string;
   /** MCP servers for this session alone; refused to processes that the daemon has started */
   mcp_servers?: Array<NewSessionParamsMcpServers>;
   title?: string;
@@ -756,6 +783,8 @@ export interface SessionsSessionsWorking {
 }
 
 export interface SessionsSessions {
+  /** what makes its turns: a hosted agent, or noused, the daemon's own loop */
+  agent: string;
   created_at: string;
   /** how the run ended that ended last; empty: none has */
   last_stop_reason: "" | "completed" | "aborted" | "error";
@@ -1081,6 +1110,8 @@ export interface StateUsage {
 
 export interface State {
   active_tools: Array<string>;
+  /** what makes the session's turns: a hosted agent, or noused, the daemon's own loop */
+  agent: string;
   approval_mode: "ask" | "auto" | "deny";
   /** sessions are still being read that may have asked something, too: ask again, or wait for their events */
   approvals_incomplete?: boolean;
@@ -1531,6 +1562,8 @@ export interface Commands {
   get_tree: { payload: GetTreeParams; reply: Tree };
   /** Tells how many tokens the model calls of all sessions took, and what they cost. */
   get_usage: { payload: GetUsageParams; reply: UsageReport };
+  /** Lists the hosted agents that sessions can be made for, and where their programs are. */
+  list_agents: { payload: ListAgentsParams; reply: Agents };
   /** Lists the models that could answer prompts; asks servers only if told to. */
   list_models: { payload: ListModelsParams; reply: Models };
   /** Lists sessions, newest first. */

@@ -178,7 +178,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		"daemon": {
 			a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(),
 			a.statusCommand(), a.statuslineCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(),
-			a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.trustCommand(),
+			a.agentsCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.trustCommand(),
 			a.modelsCommand(), a.eventsCommand(), a.pruneCommand(),
 			a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand(),
 		},

@@ -24,6 +24,7 @@ type promptFlags struct {
 	images                   []string
 	title                    string // of a new session
 	fresh                    bool   // in a new session
+	agent                    string // of a new session
 	activate                 bool
 	approvals                string
 	detach                   bool // Ctrl-C leaves the run alone
@@ -80,6 +81,7 @@ nous exits with.`,
 	flags.BoolVar(&f.detach, "detach-on-interrupt", false, "let the run go on at Ctrl-C")
 	flags.StringVar(&f.title, "new", "", "in a new session of the current folder, with this `title`")
 	flags.Lookup("new").NoOptDefVal = noTitle
+	a.agentFlag(cmd, &f.agent)
 	switchFlag(cmd, &f.activate)
 	imageFlag(cmd, &f.images)
 	f.script.register(cmd)
@@ -93,7 +95,7 @@ nous exits with.`,
 // check refuses flags that do not go together.
 func (f promptFlags) check() error {
 	switch {
-	case f.activate && !f.fresh:
+	case f.activate && !f.fresh && f.agent == "":
 		return cmdline.Errorf("--switch goes with --new")
 	case f.wait && f.async:
 		return cmdline.Errorf("--wait and --async exclude each other")
@@ -152,8 +154,9 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 		}
 		defer private.End()
 	}
-	if f.fresh || servers != nil || f.script.ephemeral {
-		if err := a.newHere(ctx, f.title, f.activate, servers); err != nil {
+	if f.fresh || servers != nil || f.script.ephemeral || f.agent != "" {
+		p := protocol.NewSessionParams{Title: f.title, Activate: &f.activate, MCPServers: servers, Agent: f.agent}
+		if err := a.newHere(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -218,18 +221,16 @@ func (f promptFlags) held(a *app) bool { return f.wait && a.json && !a.result }
 const noTitle = "the prompt"
 
 // newHere makes a session in the current folder, in which the command goes on.
-func (a *app) newHere(ctx context.Context, title string, activate bool, servers []protocol.MCPServer) error {
-	dir, err := a.folder()
-	if err != nil {
+func (a *app) newHere(ctx context.Context, p protocol.NewSessionParams) (err error) {
+	if p.Workdir, err = a.folder(); err != nil {
 		return err
 	}
-	if title == noTitle {
-		title = ""
+	if p.Title == noTitle {
+		p.Title = ""
 	}
-	activate = activate || a.nowhere(dir)
-	return a.makeSession(ctx, protocol.NewSessionParams{
-		Title: title, Workdir: dir, Activate: &activate, MCPServers: servers,
-	})
+	activate := *p.Activate || a.nowhere(p.Workdir)
+	p.Activate = &activate
+	return a.makeSession(ctx, p)
 }
 
 func imageFlag(cmd *cobra.Command, files *[]string) {

@@ -199,7 +199,7 @@ func (a *app) printSessions(list []protocol.SessionInfo, active string, all bool
 
 func (a *app) newCommand() *cobra.Command {
 	var activate bool
-	var branch string
+	var branch, agent string
 	cmd := &cobra.Command{
 		Use:   "new [TITLE…]",
 		Short: "Make a session in the current folder, and print its id",
@@ -214,9 +214,10 @@ that does not exist is made from HEAD; without BRANCH it is named after TITLE.
 The repository's hooks are not run.`,
 		Example: `  nous new
   nous new --switch fix the parser
-  nous new --worktree=parser fix the parser`,
+  nous new --worktree=parser fix the parser
+  nous new --agent opencode`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate}
+			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate, Agent: agent}
 			if cmd.Flags().Changed("worktree") {
 				if err := a.onDisk("--worktree", a.newThere(branch)); err != nil {
 					return err
@@ -233,6 +234,7 @@ The repository's hooks are not run.`,
 		},
 	}
 	switchFlag(cmd, &activate)
+	a.agentFlag(cmd, &agent)
 	cmd.Flags().StringVar(&branch, "worktree", "", "in a new git worktree, on this `branch`")
 	cmd.Flags().Lookup("worktree").NoOptDefVal = noBranch
 	return cmd

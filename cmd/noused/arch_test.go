@@ -223,6 +223,11 @@ var layers = []layer{
 	{pattern: "internal/tui/cell", ours: []string{"internal/plaintext"}},
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
+	{pattern: "internal/agent", ours: []string{
+		"internal/acp", "internal/format", "internal/model", "internal/policy", "internal/proc",
+	}},
+	{pattern: "internal/agent/agenttest"},
+	{pattern: "internal/agent/scripted", ours: []string{"internal/agent/agenttest"}},
 	{pattern: "internal/acp/bridge", ours: []string{
 		"internal/client/approval", "internal/acp", "internal/client",
 		"internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular",

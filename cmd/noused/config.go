@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"noused/internal/agent"
 	"noused/internal/detach"
 	"noused/internal/hookfile"
 	"noused/internal/model"
@@ -37,6 +38,8 @@ type Config struct {
 	Keys         map[string]string         // saved ones, by provider
 	Problems     []error                   // with keys and variables; they keep no daemon from starting
 	Limits       runloop.Limits
+	Agents       []agent.Spec   // one for each name
+	DefaultAgent string         // of sessions that name none; "": the daemon's own loop
 	Notify       notify.Options // as far as the file says
 	MaxLine      int            // bytes
 	EventBuffer  int            // bytes
@@ -140,6 +143,8 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()
 	cfg.Notify = r.notify()
+	cfg.Agents = r.agents()
+	cfg.DefaultAgent = r.defaultAgent(cfg.Agents)
 	cfg.Fleet = r.fleet()
 	cfg.Private = append(r.private(cfg.StateDir), cfg.Fleet.keyFiles()...)
 	cfg.Sandbox = r.sandbox(cfg.Workdir, append(slices.Clip(cfg.Private), cfg.LogDir))

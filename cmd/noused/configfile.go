@@ -26,6 +26,7 @@ type fileSections struct {
 	Retention struct{}            `toml:"retention"`
 	Fleet     struct{}            `toml:"fleet"`
 	Providers map[string]struct{} `toml:"providers"`
+	Agent     map[string]struct{} `toml:"agent"`
 }
 
 // configFile is a configuration file's values, and the lines they stand on.

@@ -58,6 +58,11 @@ var fileKeys = []fileKey{
 	{"model.extra", "table", "Put into every request, as in extra = { temperature = 0.2 }."},
 	{"model.delay", "time", "Of the offline model: how long it waits between its words."},
 
+	{
+		"default_agent", "name",
+		"The agent that makes the turns of sessions which name none. Default: noused, the daemon's own.",
+	},
+
 	{"limits.run_tokens", "number", "A run that has read and said so many tokens asks before it goes on."},
 	{"limits.run_cost", "US dollars", "A run that has cost so much asks before it goes on."},
 	{
@@ -150,6 +155,9 @@ func hasKey(keys []fileKey, name string) bool {
 func isFileKey(key []string) bool {
 	if len(key) > 2 && key[0] == "providers" {
 		return hasKey(providerKeys, key[2])
+	}
+	if len(key) > 2 && key[0] == "agent" {
+		return hasKey(agentKeys, key[2]) && (len(key) == 3 || key[2] == "env")
 	}
 	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
 		return true // package policy says which

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/agent"
 	"noused/internal/audit"
 	"noused/internal/budget"
 	"noused/internal/buildinfo"
@@ -92,6 +93,7 @@ type Daemon struct {
 	events  *event.Log
 	tools   *registry.Registry
 	models  *liveModels
+	agents  *agent.Agents
 	hooks   *hook.Hooks
 	hub     *runloop.Hub
 	mux     *protocol.Mux
@@ -186,6 +188,7 @@ func (d *Daemon) load() (err error) {
 		return err
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
+	d.agents = openAgents(d.cfg, d.tools, d.rules)
 	d.openHooks()
 	return nil
 }
@@ -221,6 +224,7 @@ func (d *Daemon) wire() error {
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
 		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Agents:          hostedAgents{d.agents},
 		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
@@ -240,6 +244,10 @@ func (d *Daemon) wire() error {
 	protocol.Handle(d.mux, protocol.ListModels,
 		func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
 			return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
+		})
+	protocol.HandleFunc(d.mux, protocol.ListAgents,
+		func(context.Context, protocol.ListAgentsParams) (protocol.Agents, error) {
+			return listAgents(d.agents), nil
 		})
 	protocol.Handle(d.mux, protocol.ListSkills, skills{told, d.hub.Workdir}.handle)
 	return nil

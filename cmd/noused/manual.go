@@ -48,6 +48,9 @@ begin with ~/, and is otherwise relative to the folder of the file. A key named 
 	p.Section("PROVIDERS")
 	p.Text("A section [providers.NAME] describes a provider of models by that name.")
 	configKeys(p, providerKeys, func(key fileKey) string { return key.text })
+	p.Section("AGENTS")
+	p.Text("A section [agent.NAME] describes an agent that sessions can have. nous agents lists those that need none.")
+	configKeys(p, agentKeys, func(key fileKey) string { return key.text })
 	p.Section("HOOKS")
 	p.Text(
 		`[[hook]] is a command that has a say in runs. It gets a JSON object on its input; what it prints is added, and exit

@@ -32,7 +32,7 @@ func TestManual(t *testing.T) {
 			t.Errorf("man shows no %s", heading)
 		}
 	}
-	for _, key := range slices.Concat(fileKeys, providerKeys, factKeys) {
+	for _, key := range slices.Concat(fileKeys, providerKeys, agentKeys, factKeys) {
 		if !strings.Contains(shown, "       "+key.name+" = "+key.value) {
 			t.Errorf("noused.toml(5) does not have %s", key.name)
 		}
@@ -43,7 +43,7 @@ func TestManual(t *testing.T) {
 func TestEachKeyIsDescribed(t *testing.T) {
 	flags := pflag.NewFlagSet("noused", pflag.ContinueOnError)
 	registerFlags(flags)
-	for _, key := range slices.Concat(fileKeys, providerKeys, factKeys) {
+	for _, key := range slices.Concat(fileKeys, providerKeys, agentKeys, factKeys) {
 		if key.value == "" || !strings.HasSuffix(key.says(flags), ".") {
 			t.Errorf("%s = %q: got %q, want a sentence", key.name, key.value, key.says(flags))
 		}

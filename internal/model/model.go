@@ -224,6 +224,8 @@ type Request struct {
 	Output    json.RawMessage // JSON Schema that the last message is to fit, or nil
 	Room      Room
 
+	Agent *AgentTurn // of a hosted session, else nil
+
 	OutputLimit int64 // tokens that the model can say at most, as far as that is known; else 0
 
 	// Load returns the messages, once there is room in memory for them and for a request
@@ -307,6 +309,7 @@ type Delta struct {
 	Notice   *Notice
 	Stop     StopReason
 	Usage    Usage
+	More     bool // with Stop: the hosted agent's turn goes on with another message
 	Maker    string
 	Blocks   []Block
 }

@@ -28,6 +28,9 @@ type Invocation struct {
 	// Allowed: the rules, or a person, let this call be made; without it the caller who makes
 	// it asks the rules, and what they do not allow is not made.
 	Allowed bool
+	// Option is the id of the approval's option by which a person has allowed the call,
+	// "" where nobody was asked.
+	Option string
 	// Path is where the call's path led when it was judged; the built-in tools open that
 	// and nothing else. "": no rule is about paths.
 	Path string

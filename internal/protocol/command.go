@@ -126,6 +126,8 @@ var (
 		"Tells what a session's model is told before the conversation.")
 	ListSkills = defineLong[ListSkillsParams, Skills]("list_skills", Added,
 		"Lists the skills; with a name, what that one says.")
+	ListAgents = define[ListAgentsParams, Agents]("list_agents", Added,
+		"Lists the hosted agents that sessions can be made for, and where their programs are.")
 	Withdraw = define[WithdrawParams, Withdrawn]("withdraw", Added,
 		"Takes a queued text back, before it is delivered.")
 	SetTitle = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
@@ -343,6 +345,9 @@ type ListSkillsParams struct {
 	Name string `json:"name,omitzero" doc:"only this skill, and its text; refused if there is none"`
 }
 
+// ListAgentsParams is the payload of list_agents.
+type ListAgentsParams struct{}
+
 // GetMessagesParams is the payload of get_messages.
 type GetMessagesParams struct {
 	Scope
@@ -358,6 +363,7 @@ type NewSessionParams struct {
 	Title    string `json:"title,omitzero" wire:"added"`
 	Workdir  string `json:"workdir,omitzero" wire:"added" doc:"absolute path of the folder that the session lives in; it must exist and may be entered; default: the daemon's"`
 	Activate *bool  `json:"activate,omitzero" wire:"added" doc:"make it the active session; default true"`
+	Agent    string `json:"agent,omitzero" wire:"added" doc:"the hosted agent that makes the session's turns, of list_agents; default: noused, the daemon's own"`
 	// MCPServers are for this session alone, and end with it.
 	MCPServers []MCPServer `json:"mcp_servers,omitzero" wire:"added" doc:"MCP servers for this session alone; refused to processes that the daemon has started"`
 }

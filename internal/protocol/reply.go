@@ -43,6 +43,7 @@ type State struct {
 	Model        ModelInfo      `json:"model" wire:"added"`
 	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
+	Agent        string         `json:"agent" wire:"added" doc:"what makes the session's turns: a hosted agent, or noused, the daemon's own loop"`
 	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model learns of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
@@ -168,6 +169,23 @@ type Skills struct {
 	Skills   []Skill       `json:"skills"`
 	Commands []FileCommand `json:"commands,omitzero" doc:"left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"`
 	LeftOut  []string      `json:"left_out" doc:"files that cannot be used, each with the reason"`
+}
+
+// Agents answers list_agents. The daemon's own loop is not among them.
+type Agents struct {
+	Agents []AgentInfo `json:"agents"`
+}
+
+// AgentInfo is an agent that sessions can be made for.
+type AgentInfo struct {
+	Name      string   `json:"name"`
+	Command   []string `json:"command" doc:"the program and its arguments"`
+	Found     bool     `json:"found" doc:"the program is there"`
+	Path      string   `json:"path,omitzero" doc:"where the program is"`
+	Problem   string   `json:"problem,omitzero" doc:"why it cannot be started"`
+	Install   string   `json:"install,omitzero" doc:"the line that installs it"`
+	SignIn    string   `json:"sign_in,omitzero" doc:"the line that signs in"`
+	Sandboxed bool     `json:"sandboxed" doc:"it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop"`
 }
 
 // FileCommand is a text that is kept in a file, to be sent in the place of its name.
@@ -330,6 +348,7 @@ type SessionInfo struct {
 	LastStopReason StopReason `json:"last_stop_reason" wire:"added" enum:",completed,aborted,error" doc:"how the run ended that ended last; empty: none has"`
 	Unread         bool       `json:"unread" wire:"added" doc:"a run has ended since mark_read"`
 	Model          ModelInfo  `json:"model" wire:"added" doc:"what answers its prompts"`
+	Agent          string     `json:"agent" wire:"added" doc:"what makes its turns: a hosted agent, or noused, the daemon's own loop"`
 	LastText       string     `json:"last_text,omitzero" wire:"added" doc:"the last line of the latest answer, in at most 120 characters; of one that is being streamed the last line so far"`
 	Working        *Working   `json:"working,omitzero" wire:"added" doc:"what its run is doing; absent while it is idle, or was not taken up again yet"`
 }
@@ -460,6 +479,7 @@ func (Branch) replyType() string          { return "session" }
 func (State) replyType() string           { return "state" }
 func (System) replyType() string          { return "system" }
 func (Skills) replyType() string          { return "skills" }
+func (Agents) replyType() string          { return "agents" }
 func (Messages) replyType() string        { return "messages" }
 func (ExtensionResult) replyType() string { return "extension_result" }
 func (Compaction) replyType() string      { return "compaction" }

@@ -75,6 +75,7 @@ func sampleParams() []Params {
 		ListModelsParams{Probe: true},
 		GetSystemParams{scope},
 		ListSkillsParams{},
+		ListAgentsParams{},
 		ListSkillsParams{Scope: scope, Name: "review"},
 		GetUsageParams{},
 		GetUsageParams{By: "session", TimeZone: "Europe/Berlin"},
@@ -228,6 +229,8 @@ func sampleReplies() []Reply {
 			LeftOut: []string{"/src/.agents/skills/x/SKILL.md: has no description"},
 		},
 		Skills{},
+		Agents{},
+		Agents{Agents: []AgentInfo{{Name: "codex", Command: []string{"codex-acp"}, Found: true, Path: "/usr/bin/codex-acp"}}},
 		Skills{Skills: []Skill{{
 			Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md",
 			Text: "Look at the tests first.",

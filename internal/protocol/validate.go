@@ -172,6 +172,7 @@ func (ShutdownParams) validate() *Error    { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
 func (GetSystemParams) validate() *Error   { return nil }
 func (ListSkillsParams) validate() *Error  { return nil }
+func (ListAgentsParams) validate() *Error  { return nil }
 
 // Bounds of a context window, in tokens.
 const (

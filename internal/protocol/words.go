@@ -3,6 +3,9 @@ package protocol
 // The words that wire-v1 §3 and §4 give to what happens. Journals have the same
 // words (docs/journal.md), so none of them ever changes.
 
+// OwnAgent is the name of the daemon's own loop among agents.
+const OwnAgent = "noused"
+
 // RunState says what a session does.
 type RunState string
 
@@ -131,4 +134,8 @@ const (
 	AnswerUnfit Code = "answer_unfit"
 	// KeyRefused: the provider refuses the key, or there is none
 	KeyRefused Code = "key_refused"
+	// AgentFailed: the hosted agent cannot be started, or ends again and again
+	AgentFailed Code = "agent_failed"
+	// AgentCut: the daemon ended, and resume of the hosted agent is "stop"
+	AgentCut Code = "agent_cut"
 )

@@ -306,6 +306,8 @@ func (m *machine) steered() {
 	case m.phase == waiting:
 		m.withdraw(protocol.BySteer)
 		m.afterQuestion()
+	case m.phase == streaming && m.hosted():
+		m.steerAgent()
 	case m.phase == ending: // the hooks are asked again when the run would end next
 		m.cancel()
 		m.nextTurn()
@@ -363,6 +365,7 @@ func (m *machine) startAllowed(call model.ToolCall) {
 		return
 	}
 	inv.Allowed, inv.Path = v.Decision != "", cmp.Or(v.Path, asked)
+	inv.Option = m.s.Run.Question.Decided.Option
 	m.startCall(inv)
 }
 

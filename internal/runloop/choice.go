@@ -8,7 +8,12 @@ import (
 )
 
 // model is what answers in the session.
-func (m *machine) model() model.Choice { return chosen(m.s.Model, m.s.Answered, m.ownModel()) }
+func (m *machine) model() model.Choice {
+	if m.hosted() {
+		return model.Choice{Provider: m.s.Agent}
+	}
+	return chosen(m.s.Model, m.s.Answered, m.ownModel())
+}
 
 // chosen is the model of a session: the one that it has chosen, else the one that has
 // answered it before, else the daemon's own. So a daemon with another model changes no
@@ -32,7 +37,7 @@ func plainly(c model.Choice) model.Choice {
 
 // modelMissing says why the session's model cannot be asked.
 func (m *machine) modelMissing() error {
-	if m.missing == nil {
+	if m.missing == nil || m.hosted() {
 		return nil
 	}
 	return m.missing(m.model())
@@ -40,6 +45,9 @@ func (m *machine) modelMissing() error {
 
 // window is how many tokens the model can read that answers now; 0 has no end.
 func (m *machine) window() int64 {
+	if m.hosted() {
+		return 0
+	}
 	c := m.answering()
 	if c.ContextWindow == 0 && m.windowOf != nil {
 		return m.windowOf(c)

@@ -15,6 +15,8 @@ func (in compactIn) step(m *machine) {
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
+	case m.hosted():
+		m.refuse(in.ticket, m.unsupported("compact a session"))
 	case m.s.Run != nil:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
 	case m.phase == compacting:

@@ -22,6 +22,7 @@ type effects struct {
 	said    []session.Piece    // announced of the message that is being streamed
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk
+	cut     bool               // the hosted agent is to end its turn
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }
@@ -77,6 +78,8 @@ type modelCall struct {
 	// history is what the request's messages are made of, with fit.
 	history session.Conversation
 	fit     func([]model.Message) []model.Message
+
+	agent *model.AgentTurn // not nil: a hosted agent answers, and what follows is not set
 
 	toolset
 	environment session.EnvironmentTaken // zero: not taken yet

@@ -43,7 +43,7 @@ const (
 	maxResumes = 8 // sessions that are opened at a time to go on with their runs
 )
 
-// Options are what a Hub needs of the world. All are required but Models,
+// Options are what a Hub needs of the world. All are required but Models, Agents,
 // MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
@@ -61,6 +61,8 @@ type Options struct {
 
 	Tools   Tools
 	Modules Modules
+	// Agents make the turns of the sessions that name one. Nil: there are none.
+	Agents Agents
 	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.
@@ -441,7 +443,9 @@ func (h *Hub) sessionID(id string) (string, error) {
 		return id, err
 	}
 	id = h.env.NewID("ses-")
-	return id, h.createLocked(h.fresh(session.Created{SessionID: id, Workdir: resolved(h.env.Workdir)}), true)
+	return id, h.createLocked(h.fresh(session.Created{
+		SessionID: id, Workdir: resolved(h.env.Workdir), Agent: h.defaultAgent(),
+	}), true)
 }
 
 func (h *Hub) active() (string, error) {

@@ -95,6 +95,8 @@ func (in promptIn) step(m *machine) {
 		}
 	case m.modelMissing() != nil:
 		m.refuse(in.ticket, noModel(m.modelMissing()))
+	case m.agentMissing() != nil:
+		m.refuse(in.ticket, m.agentMissing())
 	default:
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
@@ -129,6 +131,8 @@ func (in queueIn) step(m *machine) {
 		m.postpone(in.ticket, in)
 	case m.modelMissing() != nil:
 		m.refuse(in.ticket, noModel(m.modelMissing()))
+	case m.agentMissing() != nil:
+		m.refuse(in.ticket, m.agentMissing())
 	default:
 		m.beginRun(in.ticket, session.Input{
 			Command: command, Text: in.p.Text, Key: in.p.IdempotencyKey, Attachments: in.images,
@@ -296,6 +300,10 @@ func (in toolsIn) step(m *machine) {
 }
 
 func (in modelIn) step(m *machine) {
+	if m.hosted() {
+		m.refuse(in.ticket, m.unsupported("have another model"))
+		return
+	}
 	was := m.model()
 	set := session.ModelSet{Model: in.choice}
 	if m.s.Run != nil && in.choice.Provider == "" { // a next daemon may have another

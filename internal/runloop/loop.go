@@ -56,6 +56,7 @@ type loop struct {
 	env     *env
 	m       *machine
 	journal *session.Journal
+	agent   Agent // that makes the session's turns; nil: the daemon's own loop
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
@@ -112,6 +113,7 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	if e.Modules != nil {
 		l.m.stopHooks = e.Modules.Stops
 	}
+	l.openAgent(s)
 	l.announce()
 	return l
 }
@@ -229,6 +231,7 @@ func (l *loop) serve() {
 		l.env.questions.Give(l.told)
 	}()
 	defer l.abandon()
+	defer l.closeAgent()
 	defer func() {
 		if l.late != nil {
 			l.late.Stop()
@@ -307,6 +310,9 @@ func (l *loop) batch(in input) (err error) {
 func (l *loop) commit() error {
 	out := l.m.drainEffects()
 	sync, err := l.journal.Write(out.records)
+	if out.cut && l.agent != nil { // before another turn of it begins
+		l.agent.Cut()
+	}
 	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
 	if early {
 		l.startAll(out.work)

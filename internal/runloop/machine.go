@@ -56,7 +56,9 @@ type machine struct {
 	away      map[string]time.Time // until when models are not asked first, by their Key
 	// whether hooks may send a run back; nil: none can
 	stopHooks func(workdir string) bool
-	filesDir  string // where the session's images are
+	agents    Agents   // nil: there are none
+	cutCalls  []string // names of calls that were under way when the hosted agent ended
+	filesDir  string   // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string
@@ -108,6 +110,7 @@ type message struct {
 	maker          string
 	blocks         []model.Block
 	stop           model.StopReason
+	more           bool // another follows, of a hosted agent
 	usage          model.Usage
 	size           int // of what has come, as JSON
 }
@@ -207,7 +210,7 @@ func (m *machine) counts() protocol.PendingCounts {
 func (m *machine) openRun(in session.Input) {
 	m.ladder = requestFallbacks{}
 	started := session.RunStarted{RunID: in.RunID, Approvals: in.Approvals}
-	if own := m.model(); m.s.Model.Provider == "" && own.Provider != "" && plainly(own) != m.s.Answered {
+	if own := m.model(); !m.hosted() && m.s.Model.Provider == "" && own.Provider != "" && plainly(own) != m.s.Answered {
 		started.Model = plainly(own)
 	}
 	m.record(started)
@@ -253,6 +256,10 @@ func (m *machine) callModel() {
 		return
 	}
 	if m.park() {
+		return
+	}
+	if m.hosted() {
+		m.callAgent()
 		return
 	}
 	if why := m.modelMissing(); why != nil {
@@ -380,6 +387,7 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
 		return model.Failed(model.BadRequest, "not run: the model's message was cut off at its length limit"), true
+	case m.hosted(): // it has its own tools
 	case m.s.ToolsChosen && !m.searches(call) && !slices.ContainsFunc(m.s.Tools, func(name string) bool {
 		return model.Means(call.Name, name)
 	}):
@@ -464,6 +472,7 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 		ended.Code, ended.Error = why.Code, why.Message
 	}
 	ref := m.turnRef()
+	m.out.cut = m.out.cut || m.hosted() && stop != protocol.StopEnd
 	m.record(ended)
 	m.publish(protocol.TurnEnd{Ref: ref, StopReason: stop, Error: wireRunError(why)})
 	m.afterTurn()

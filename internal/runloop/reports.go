@@ -199,7 +199,9 @@ func (m *machine) stream(d model.Delta) {
 	case d.ToolCall != nil:
 		m.startMessage()
 		call := *d.ToolCall
-		call.ID = m.newID("call-") // a provider's own need not be unique
+		if !m.hosted() { // a provider's own need not be unique
+			call.ID = m.newID("call-")
+		}
 		if len(call.Arguments) == 0 {
 			call.Arguments = []byte("{}")
 		}
@@ -207,7 +209,7 @@ func (m *machine) stream(d model.Delta) {
 		m.msg.calls = append(m.msg.calls, call)
 	}
 	if d.Stop != "" {
-		m.msg.stop, m.msg.maker, m.msg.blocks = d.Stop, d.Maker, d.Blocks
+		m.msg.stop, m.msg.maker, m.msg.blocks, m.msg.more = d.Stop, d.Maker, d.Blocks, d.More
 	}
 	switch used := d.Usage.Believed(); {
 	case used == (model.Usage{}):
@@ -240,6 +242,9 @@ func (in modelDoneIn) step(m *machine) {
 		return
 	case m.phase != streaming:
 		return
+	case m.hosted():
+		m.agentDone(in.err)
+		return
 	}
 	err := in.err
 	if err == nil && m.msg.stop == "" {
@@ -269,6 +274,9 @@ func providerError(err error) *protocol.Error {
 		code = protocol.KeyRefused
 	case errors.As(err, new(*unreadError)):
 		code = protocol.SessionError
+	}
+	if failed := new(model.AgentError); errors.As(err, &failed) {
+		code = protocol.Code(failed.Code)
 	}
 	return &protocol.Error{Code: code, Message: err.Error()}
 }

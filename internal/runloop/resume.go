@@ -38,7 +38,11 @@ func (in resumeIn) step(m *machine) {
 	if run.Question.Form() {
 		m.withdraw(protocol.ByRestart)
 	}
+	cut := m.s.Run.Call(run.Started).Name
 	interrupted := m.answerInterrupted()
+	if m.hosted() {
+		m.resumeAgent(cut)
+	}
 	switch {
 	case run.Aborting:
 		m.finishAbort()
@@ -55,12 +59,19 @@ func (in resumeIn) step(m *machine) {
 			Code:    protocol.SessionError,
 			Message: "the journal cannot be read where it says which calls were made or allowed: none is made now",
 		})
+	case m.hosted() && !m.agents.Resumes(m.s.Agent):
+		m.giveUp(&protocol.Error{
+			Code:    protocol.AgentCut,
+			Message: fmt.Sprintf("the daemon ended while %s worked, and its runs are not to go on after that", m.s.Agent),
+		})
 	case run.Question != nil:
 		m.resumeQuestion()
 	case run.Turn == 0:
 		m.startTurn(protocol.KindPrompt, m.prompts())
 	case !run.TurnOpen:
 		m.afterTurn()
+	case m.hosted():
+		m.resumeAgentTurn()
 	default:
 		m.resumeTurn(interrupted)
 	}

@@ -26,6 +26,9 @@ func (h *Hub) newSession(ctx context.Context, p protocol.NewSessionParams) (prot
 		SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir),
 		Servers: servers,
 	}
+	if created.Agent, err = h.agentOf(p.Agent); err != nil {
+		return protocol.Session{}, err
+	}
 	if p.Workdir != "" {
 		if created.Workdir, err = h.folder(p.Workdir); err != nil {
 			return protocol.Session{}, err
@@ -145,6 +148,9 @@ func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams)
 	facts, err := look(ctx, h, parent, func(m *machine) ([]session.Record, error) {
 		if m.s.ReadOnly != nil { // the branch would lack what is not known
 			return nil, cannotOpen(m.s.ReadOnly)
+		}
+		if m.hosted() {
+			return nil, m.unsupported("branch a session")
 		}
 		chain, ok := m.s.Chain(p.LeafID)
 		if !ok {

@@ -43,6 +43,9 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall, part *budget
 	req := call.req
 	req.SessionID = l.id
 	req.Room = l.room(ctx, part)
+	if call.agent != nil {
+		return l.streamAgent(ctx, gen, call, req, part)
+	}
 	var o offer
 	if call.any() {
 		if err := l.ready(ctx, gen, call.from); err != nil {
@@ -210,6 +213,11 @@ func (l *loop) callTool(ctx context.Context, w work) {
 	if w.search != nil {
 		res, found := l.env.searchTools(ctx, inv, *w.search)
 		_ = l.post(context.Background(), foundIn{gen, found})
+		_ = l.post(context.Background(), toolDoneIn{gen, res})
+		return
+	}
+	if l.agent != nil {
+		res := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u}) })
 		_ = l.post(context.Background(), toolDoneIn{gen, res})
 		return
 	}

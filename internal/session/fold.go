@@ -35,7 +35,7 @@ func (s *State) apply(r Record) error {
 	case Created:
 		s.ID, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.ParentID, f.Workdir, r.At
 		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
-		s.Servers = f.Servers
+		s.Servers, s.Agent = f.Servers, f.Agent
 	case MarkedRead:
 		s.Unread = false
 		return nil // the session is as it was
@@ -68,6 +68,8 @@ func (s *State) apply(r Record) error {
 			return err
 		}
 		s.spend(f.RunID, f.Usage)
+	case AgentSession:
+		s.AgentSession = f.ID
 	case JobStarted:
 		s.addJob(f.Job)
 	case AssetAdded:
@@ -168,6 +170,9 @@ func (s *State) applyMessage(f MessageAdded) {
 		return
 	}
 	run.Fresh, run.Asked = false, false
+	if f.Message.Role == model.User {
+		run.Untaken++
+	}
 	if f.ID == run.Open.ID {
 		run.Open, run.Said = MessageStarted{}, Piece{}
 	}
@@ -240,6 +245,9 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		return s.decide(f)
 	case TurnEnded:
 		run.TurnOpen, run.Ended, run.Question = false, f, nil
+	case AgentTook:
+		run.Untaken = 0
+	case AgentPrompted:
 	case Withdrawn:
 		s.settle(f.InputID)
 	case AbortRequested:

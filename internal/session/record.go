@@ -54,6 +54,8 @@ type Created struct {
 	Title     string `json:"title,omitzero"`
 	ParentID  string `json:"parent_id,omitzero"`
 	Workdir   string `json:"workdir,omitzero"`
+	// Agent is the hosted agent that makes the session's turns, "" for the daemon's own loop.
+	Agent string `json:"agent,omitzero"`
 	// Servers are there for this session alone.
 	Servers []model.Server `json:"mcp_servers,omitempty"`
 }
@@ -271,6 +273,23 @@ func isSpent(line []byte) bool {
 
 var spentBegins = []byte(`","data":{"patch":{},"`)
 
+// AgentSession says by which id the hosted agent knows the session from here on.
+type AgentSession struct {
+	ID string `json:"id"`
+}
+
+// AgentTook says that the hosted agent has every text that was delivered until now.
+type AgentTook struct {
+	RunID string `json:"run_id"`
+}
+
+// AgentPrompted says that the hosted agent was sent a text of the daemon's own, which is
+// no message of the conversation: how a turn goes on that was cut.
+type AgentPrompted struct {
+	RunID string `json:"run_id"`
+	Text  string `json:"text"`
+}
+
 // AssetAdded registers a tool's file.
 type AssetAdded struct {
 	Asset model.Asset `json:"asset"`
@@ -322,6 +341,9 @@ func (EnvironmentTaken) kind() string { return "environment" }
 func (ToolsDeferred) kind() string    { return "tools_deferred" }
 func (LeafSet) kind() string          { return "leaf_set" }
 func (Patched) kind() string          { return "patched" }
+func (AgentSession) kind() string     { return "agent_session" }
+func (AgentTook) kind() string        { return "agent_took" }
+func (AgentPrompted) kind() string    { return "agent_prompted" }
 func (AssetAdded) kind() string       { return "asset_added" }
 func (JobStarted) kind() string       { return "job_started" }
 func (Compacted) kind() string        { return "compacted" }
@@ -349,6 +371,9 @@ func (EnvironmentTaken) durable() bool { return false }
 func (ToolsDeferred) durable() bool    { return false }
 func (LeafSet) durable() bool          { return true }
 func (Patched) durable() bool          { return false }
+func (AgentSession) durable() bool     { return true }
+func (AgentTook) durable() bool        { return false }
+func (AgentPrompted) durable() bool    { return false }
 func (AssetAdded) durable() bool       { return false }
 func (JobStarted) durable() bool       { return false }
 func (Compacted) durable() bool        { return true }
@@ -476,6 +501,9 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"tools_deferred":   decodeFact[ToolsDeferred],
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
+	"agent_session":    decodeFact[AgentSession],
+	"agent_took":       decodeFact[AgentTook],
+	"agent_prompted":   decodeFact[AgentPrompted],
 	"asset_added":      decodeFact[AssetAdded],
 	"job_started":      decodeFact[JobStarted],
 	"compacted":        decodeFact[Compacted],

@@ -30,6 +30,7 @@ const (
 type Summary struct {
 	ID, Title, ParentID  string
 	Workdir              string // "": that of the daemon
+	Agent                string // "": the daemon's own loop
 	CreatedAt, UpdatedAt time.Time
 	Messages             int
 	Usage                model.Usage
@@ -59,7 +60,7 @@ type summarised struct {
 }
 
 func (s summarised) bytes() int {
-	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Said) +
+	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Agent) + len(s.Said) +
 		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL) +
 		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL)
 }
@@ -204,7 +205,7 @@ func indexedSummary(journal *os.File) (Summary, bool) {
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
-		Answered: s.Answered,
+		Answered: s.Answered, Agent: s.Agent,
 	}, true
 }
 
@@ -288,6 +289,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 			return // it is skipped
 		}
 		g.ID, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.ParentID, f.Workdir, at
+		g.Agent = f.Agent
 	case ModelSet:
 		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:

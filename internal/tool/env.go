@@ -41,6 +41,16 @@ func secret(name string) bool {
 // Environ is what of an environment a program gets that is nobody's descriptor's.
 func Environ(environ []string) []string { return childEnv(environ, nil) }
 
+// EnvironWith is Environ with more variables, whose values may name the daemon's own as
+// {env.NAME}.
+func EnvironWith(environ []string, extra map[string]string) []string {
+	put := make(map[string]string, len(extra))
+	for name, value := range extra {
+		put[name] = expand(value, os.Environ())
+	}
+	return childEnv(environ, put)
+}
+
 // childEnv returns the allowed part of environ, overlaid with extra, sorted.
 func childEnv(environ []string, extra map[string]string) []string {
 	vars := make(map[string]string)

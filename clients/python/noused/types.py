@@ -74,6 +74,28 @@ class AgentStart(TypedDict):
     turn_id: NotRequired[str]
 
 
+class AgentsAgents(TypedDict):
+    command: list[str]
+    """the program and its arguments"""
+    found: bool
+    """the program is there"""
+    install: NotRequired[str]
+    """the line that installs it"""
+    name: str
+    path: NotRequired[str]
+    """where the program is"""
+    problem: NotRequired[str]
+    """why it cannot be started"""
+    sandboxed: bool
+    """it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop"""
+    sign_in: NotRequired[str]
+    """the line that signs in"""
+
+
+class Agents(TypedDict):
+    agents: list[AgentsAgents]
+
+
 class ApprovalModeAccepted(TypedDict):
     command: str
     mode: Literal["ask", "auto", "deny"]
@@ -285,6 +307,10 @@ class InputAccepted(TypedDict):
 class Leaf(TypedDict):
     leaf_id: str
     session_id: str
+
+
+class ListAgentsParams(TypedDict):
+    pass
 
 
 class ListModelsParams(TypedDict):
@@ -553,6 +579,8 @@ class NewSessionParamsMcpServers(TypedDict):
 class NewSessionParams(TypedDict):
     activate: NotRequired[bool]
     """make it the active session; default true"""
+    agent: NotRequired[str]
+    """the hosted agent that makes the session's turns, of list_agents; default: noused, the daemon's own"""
     mcp_servers: NotRequired[list[NewSessionParamsMcpServers]]
     """MCP servers for this session alone; refused to processes that the daemon has started"""
     title: NotRequired[str]
@@ -765,6 +793,8 @@ class SessionsSessionsWorking(TypedDict):
 
 
 class SessionsSessions(TypedDict):
+    agent: str
+    """what makes its turns: a hosted agent, or noused, the daemon's own loop"""
     created_at: str
     last_stop_reason: Literal["", "completed", "aborted", "error"]
     """how the run ended that ended last; empty: none has"""
@@ -1090,6 +1120,8 @@ class StateUsage(TypedDict):
 
 class State(TypedDict):
     active_tools: list[str]
+    agent: str
+    """what makes the session's turns: a hosted agent, or noused, the daemon's own loop"""
     approval_mode: Literal["ask", "auto", "deny"]
     approvals_incomplete: NotRequired[bool]
     """sessions are still being read that may have asked something, too: ask again, or wait for their events"""
@@ -1703,6 +1735,10 @@ class Calls:
     ) -> UsageReport: ...
     @overload
     def call(
+        self, type: Literal["list_agents"], /, **payload: Unpack[ListAgentsParams]
+    ) -> Agents: ...
+    @overload
+    def call(
         self, type: Literal["list_models"], /, **payload: Unpack[ListModelsParams]
     ) -> Models: ...
     @overload
@@ -1853,6 +1889,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["get_usage"], /, **payload: Unpack[GetUsageParams]
     ) -> UsageReport: ...
+    @overload
+    async def call(
+        self, type: Literal["list_agents"], /, **payload: Unpack[ListAgentsParams]
+    ) -> Agents: ...
     @overload
     async def call(
         self, type: Literal["list_models"], /, **payload: Unpack[ListModelsParams]

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client/plain"
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+)
+
+func (a *app) agentsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "agents",
+		Short: "List the agents that sessions can be made for",
+		Long: `List the agents that sessions can be made for, with nous new --agent and nous
+prompt --agent: those that noused knows, and the sections [agent.NAME] of config.toml.
+What an agent does without asking is not noused's to stop, unless it runs in the
+sandbox.`,
+		Example: `  nous agents
+  nous prompt --agent opencode what is in this directory`,
+		Args: cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.ListAgents, protocol.ListAgentsParams{}, func(r protocol.Agents) {
+				rows := make([][]string, len(r.Agents))
+				for i, agent := range r.Agents {
+					rows[i] = a.agentRow(cmd.Context(), agent)
+				}
+				a.printTable([]string{"AGENT", "FOUND", "VERSION", "SANDBOX", "ABOUT"}, rows)
+			})
+		},
+	}
+}
+
+// agentRow is an agent in the table.
+func (a *app) agentRow(ctx context.Context, agent protocol.AgentInfo) []string {
+	version, about := "-", agent.Path
+	switch {
+	case agent.Found && a.far == nil:
+		version = versionOf(ctx, agent.Path)
+	case !agent.Found && agent.Install != "":
+		about = "install: " + agent.Install
+	case !agent.Found:
+		about = agent.Problem
+	}
+	if agent.Found && agent.SignIn != "" {
+		about += "; sign in: " + agent.SignIn
+	}
+	return []string{
+		agent.Name, plain.YesNo(agent.Found), version, plain.YesNo(agent.Sandboxed), plain.OneLine(about, plain.LineWidth),
+	}
+}
+
+// versionTime is how long a program has to say its version.
+const versionTime = 5 * time.Second
+
+// versionOf is what a program on this machine says of its version, in one line.
+func versionOf(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out[:min(len(out), 4<<10)])), "\n")
+	if err != nil || line == "" {
+		return "-"
+	}
+	return plain.OneLine(line, 30)
+}
+
+// agentFlag is --agent of a command that makes a session.
+func (a *app) agentFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "agent", "", "in a new session, whose turns this agent makes: `name` of nous agents")
+	must(cmd.RegisterFlagCompletionFunc("agent", a.agentNames))
+}
+
+// agentNames are the names that --agent takes.
+func (a *app) agentNames(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names := []string{protocol.OwnAgent}
+	r, err := ask(cmd.Context(), a, protocol.ListAgents, protocol.ListAgentsParams{})
+	for _, agent := range r.Agents {
+		names = append(names, agent.Name)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
+	return completions(names, err)
+}

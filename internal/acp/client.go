@@ -1,0 +1,115 @@
+package acp
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// What a client of agents sends and reads. What an agent says is read leniently: a field
+// of another shape is a reason to refuse the message, one that is not known never is.
+
+// InitializeRequest opens a connection to an agent. No capability of the client is offered:
+// the agent has its own hands.
+type InitializeRequest struct {
+	ProtocolVersion int            `json:"protocolVersion"`
+	Capabilities    struct{}       `json:"clientCapabilities"`
+	Client          Implementation `json:"clientInfo"`
+}
+
+// AgentSaid is what an agent answers to initialize.
+type AgentSaid struct {
+	ProtocolVersion int             `json:"protocolVersion"`
+	Agent           *Implementation `json:"agentInfo"`
+	Capabilities    struct {
+		LoadSession bool `json:"loadSession"`
+		Prompt      struct {
+			Image           bool `json:"image"`
+			EmbeddedContext bool `json:"embeddedContext"`
+		} `json:"promptCapabilities"`
+		Session map[string]jsontext.Value `json:"sessionCapabilities"`
+	} `json:"agentCapabilities"`
+	AuthMethods []AuthMethod `json:"authMethods"`
+}
+
+// Can tells whether the agent has a capability of sessions, such as "resume".
+func (a AgentSaid) Can(name string) bool {
+	k := a.Capabilities.Session[name].Kind()
+	return k == jsontext.KindBeginObject || k == jsontext.KindTrue
+}
+
+// AuthMethod is a way to sign in at an agent.
+type AuthMethod struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// OpenRequest is session/new, and with an id session/load and session/resume.
+type OpenRequest struct {
+	SessionID  string           `json:"sessionId,omitzero"`
+	CWD        string           `json:"cwd"`
+	MCPServers []jsontext.Value `json:"mcpServers"`
+}
+
+// PromptRequest is session/prompt.
+type PromptRequest struct {
+	SessionID string         `json:"sessionId"`
+	Prompt    []ContentBlock `json:"prompt"`
+}
+
+// PromptAnswer is what an agent answers to it.
+type PromptAnswer struct {
+	StopReason StopReason   `json:"stopReason"`
+	Usage      *PromptUsage `json:"usage"`
+}
+
+// PromptUsage is what a prompt took, in tokens.
+type PromptUsage struct {
+	InputTokens       int64 `json:"inputTokens"`
+	OutputTokens      int64 `json:"outputTokens"`
+	CachedReadTokens  int64 `json:"cachedReadTokens"`
+	CachedWriteTokens int64 `json:"cachedWriteTokens"`
+}
+
+// SessionOnly names a session.
+type SessionOnly struct {
+	SessionID string `json:"sessionId"`
+}
+
+// Heard is a session/update as a client reads it. Which fields there are goes by Kind; the
+// whole update is in Raw.
+type Heard struct {
+	Kind      string         `json:"sessionUpdate"`
+	MessageID string         `json:"messageId"`
+	Content   jsontext.Value `json:"content"`
+	Raw       jsontext.Value `json:"-"`
+}
+
+// ReadUpdate reads the parameters of session/update.
+func ReadUpdate(params jsontext.Value) (sessionID string, u Heard, err error) {
+	var n struct {
+		SessionID string         `json:"sessionId"`
+		Update    jsontext.Value `json:"update"`
+	}
+	if err := json.Unmarshal(params, &n, jsontext.AllowDuplicateNames(true)); err != nil {
+		return "", u, err
+	}
+	err = json.Unmarshal(n.Update, &u, jsontext.AllowDuplicateNames(true))
+	u.Raw = n.Update
+	return n.SessionID, u, err
+}
+
+// Selected answers session/request_permission with one of its options, "" cancels.
+func Selected(optionID string) any {
+	type outcome struct {
+		Outcome  string `json:"outcome"`
+		OptionID string `json:"optionId,omitzero"`
+	}
+	out := outcome{"selected", optionID}
+	if optionID == "" {
+		out.Outcome = "cancelled"
+	}
+	return struct {
+		Outcome outcome `json:"outcome"`
+	}{out}
+}

@@ -1,0 +1,153 @@
+// Package agent hosts agents of other makers: child processes that speak the Agent Client
+// Protocol (version 1) on their standard input and output, with this package as the client.
+// [Agents] knows which there are; a [Session] is one of them at work in one session of the
+// daemon, as its run loop sees it: what the agent says streams as a model's answer does,
+// and each of its calls is one that the run loop decides about and waits for.
+//
+// # Concurrency properties
+//
+// Agents may be used from any goroutine. Of a Session, Stream and Call are called one
+// after the other, everything else from any goroutine. A running agent has a goroutine
+// that reads what it says and one that waits for the answer to its prompt; both end with
+// the process, which Close ends.
+//
+// # What it refuses to do
+//
+// It offers an agent no files and no terminals: that has its own hands. It never gives one
+// the daemon's keys, keeps no more of what one says than [maxQueued] bytes, and knows
+// neither journals nor clients.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/policy"
+	"noused/internal/proc"
+)
+
+// Spec is an agent that sessions can be made for.
+type Spec struct {
+	Name     string
+	Command  []string          // the program, found in PATH or absolute, and its arguments
+	Env      map[string]string // beside what every tool gets
+	Sandbox  bool              // it runs in the sandbox of tools
+	Writable []string          // absolute paths that it may write to then
+	Stop     bool              // a run that a crash has cut is not to go on
+	Idle     time.Duration     // a silence in a turn that ends the agent; 0: none does
+	Install  string            // the line that installs it, "" where that is not known
+	SignIn   string            // the line that signs in
+}
+
+// Options are what Agents need of the daemon. All are required but Default.
+type Options struct {
+	Specs   []Spec // one for each name
+	Default string // the agent of sessions that name none; "": the daemon's own loop
+	Version string // of the daemon
+	// Start starts an agent's program in a session's folder.
+	Start func(ctx context.Context, s Spec, c proc.Command) (*proc.Process, error)
+	// Rules are those of now.
+	Rules func() *policy.Set
+	NewID func(prefix string) string
+}
+
+// Agents are the agents of the configuration.
+type Agents struct {
+	set atomic.Pointer[Options]
+}
+
+// New returns them. It starts nothing.
+func New(o Options) *Agents {
+	a := &Agents{}
+	a.set.Store(&o)
+	return a
+}
+
+func (a *Agents) o() *Options { return a.set.Load() }
+
+// Default is the agent of sessions that name none, "" for the daemon's own loop.
+func (a *Agents) Default() string { return a.o().Default }
+
+// spec returns the agent of that name. The error is for people.
+func (a *Agents) spec(name string) (Spec, error) {
+	var names []string
+	for _, s := range a.o().Specs {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return Spec{}, fmt.Errorf("there is no agent %.40q, only noused, %s; another is a section [agent.NAME] of config.toml",
+		name, strings.Join(names, ", "))
+}
+
+// List returns the agents by name.
+func (a *Agents) List() []Spec {
+	list := slices.Clone(a.o().Specs)
+	slices.SortFunc(list, func(x, y Spec) int { return strings.Compare(x.Name, y.Name) })
+	return list
+}
+
+// Check says why no session can have that agent.
+func (a *Agents) Check(name string) error {
+	_, err := a.spec(name)
+	return err
+}
+
+// Missing says why an agent cannot be started, nil where it can.
+func (a *Agents) Missing(name string) error {
+	s, err := a.spec(name)
+	if err == nil {
+		_, err = s.Path()
+	}
+	return err
+}
+
+// Resumes reports whether a run goes on that a crash has cut.
+func (a *Agents) Resumes(name string) bool {
+	s, err := a.spec(name)
+	return err == nil && !s.Stop
+}
+
+// Path is where the agent's program is. The error says how it is installed.
+func (s Spec) Path() (string, error) {
+	path, err := exec.LookPath(s.Command[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		return path, nil
+	}
+	install := ""
+	if s.Install != "" {
+		install = "; install it with: " + s.Install
+	}
+	why := "it is not in the daemon's PATH"
+	if !errors.Is(err, exec.ErrNotFound) {
+		why = err.Error()
+	}
+	return "", fmt.Errorf("%s cannot be started: %s: %s%s", s.Name, s.Command[0], why, install)
+}
+
+// Open returns the agent of a session.
+func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Session{
+		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
+		turnstile: make(chan struct{}, 1),
+	}
+}
+
+// failedf is an error that ends a run as the agent's failure.
+func failedf(format string, args ...any) error {
+	return &model.AgentError{Code: "agent_failed", Message: fmt.Sprintf(format, args...)}
+}

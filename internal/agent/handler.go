@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/acp"
+	"noused/internal/model"
+)
+
+// handler takes in what an agent says by itself.
+type handler struct {
+	s *Session
+	p *process
+}
+
+// Request answers what the agent asks.
+func (h handler) Request(r *acp.Request) {
+	if r.Method != acp.RequestPermission {
+		r.Fail(acp.Errorf(acp.MethodNotFound, "%.80s: is not offered", r.Method))
+		return
+	}
+	var p acp.PermissionParams
+	if err := json.Unmarshal(r.Params, &p, jsontext.AllowDuplicateNames(true)); err != nil || !goodID(p.ToolCall.ID) {
+		r.Fail(acp.Errorf(acp.InvalidParams, "toolCall: want one with a toolCallId"))
+		return
+	}
+	h.s.mu.Lock()
+	t := h.turn(p.SessionID)
+	if t != nil {
+		t.asked = append(t.asked, r)
+	}
+	h.s.mu.Unlock()
+	if t == nil { // nobody looks after what happens outside of a turn
+		r.Reply(acp.Selected(""))
+		return
+	}
+	t.in.put(h.p.ctx, event{kind: asked, call: &p.ToolCall, tool: toolOf(r.Params), ask: r, options: p.Options})
+}
+
+// turn is what is under way in an agent's session, nil for nothing. It is called under
+// the session's lock.
+func (h handler) turn(sessionID string) *turn {
+	t := h.s.turn
+	if t == nil || t.cut || t.process != h.p || sessionID != h.p.session {
+		return nil
+	}
+	select {
+	case <-t.over:
+		return nil
+	default:
+		return t
+	}
+}
+
+func goodID(id string) bool { return id != "" && len(id) <= maxID }
+
+// Odd is a line that answers nothing.
+func (handler) Odd(string) {}
+
+// Notice takes in a notification.
+func (h handler) Notice(method string, params jsontext.Value) {
+	if method != acp.SessionUpdate {
+		return
+	}
+	id, u, err := acp.ReadUpdate(params)
+	if err != nil {
+		return
+	}
+	if h.replayed(u) {
+		return
+	}
+	h.s.mu.Lock()
+	t := h.turn(id)
+	h.s.mu.Unlock()
+	if news, ok := newsOf(u); ok && id == h.p.session {
+		h.s.tell(h.p.ctx, news)
+		return
+	}
+	if t == nil {
+		return
+	}
+	if e, ok := eventOf(u); ok {
+		t.in.put(h.p.ctx, e)
+	}
+}
+
+// replayed takes in what an agent tells again of a session that is being loaded.
+func (h handler) replayed(u acp.Heard) bool {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	if h.p.replay == nil {
+		return false
+	}
+	if u.Kind == acp.UserChunk {
+		if text, ok := textOf(u.Content); ok {
+			h.p.replay.add(h.p.last != u.Kind+u.MessageID, text)
+		}
+	}
+	h.p.last = u.Kind + u.MessageID
+	return true
+}
+
+func textOf(content jsontext.Value) (string, bool) {
+	var block acp.ContentBlock
+	if json.Unmarshal(content, &block, jsontext.AllowDuplicateNames(true)) != nil || block.Text == nil {
+		return "", false
+	}
+	return *block.Text, true
+}
+
+// eventOf is what an update says of the turn.
+func eventOf(u acp.Heard) (e event, ok bool) {
+	switch u.Kind {
+	case acp.AgentChunk, acp.ThoughtChunk:
+		text, ok := textOf(u.Content)
+		e = event{kind: said, id: u.MessageID, text: text}
+		if u.Kind == acp.ThoughtChunk {
+			e.kind = thought
+		}
+		return e, ok && text != ""
+	case acp.NewToolCall, acp.ToolCallUpdate:
+		var c acp.ToolCall
+		if json.Unmarshal(u.Raw, &c, jsontext.AllowDuplicateNames(true)) != nil || !goodID(c.ID) {
+			return e, false
+		}
+		return event{kind: called, call: &c, tool: toolOf(u.Raw)}, true
+	case "usage_update":
+		e.kind = used
+		return e, json.Unmarshal(u.Raw, &e.usage, jsontext.AllowDuplicateNames(true)) == nil
+	}
+	return e, false
+}
+
+// newsOf is what an update says of the session, whatever the turn is.
+func newsOf(u acp.Heard) (news model.AgentNews, ok bool) {
+	switch u.Kind {
+	case "plan":
+		var plan struct {
+			Entries jsontext.Value `json:"entries"`
+		}
+		if json.Unmarshal(u.Raw, &plan, jsontext.AllowDuplicateNames(true)) != nil || plan.Entries.Kind() != '[' {
+			return news, false
+		}
+		patch, err := json.Marshal(map[string]jsontext.Value{"plan": plan.Entries})
+		return model.AgentNews{Patch: []byte(patch)}, err == nil
+	case "session_info_update":
+		var info acp.Info
+		if json.Unmarshal(u.Raw, &info) != nil || info.Title == "" {
+			return news, false
+		}
+		return model.AgentNews{Title: info.Title}, true
+	}
+	return news, false
+}
+
+// toolOf is the name of a call's tool, where an agent tells it: _meta.*.toolName.
+func toolOf(raw jsontext.Value) string {
+	var said struct {
+		Meta map[string]struct {
+			Tool string `json:"toolName"`
+		} `json:"_meta"`
+		Call struct {
+			Meta map[string]struct {
+				Tool string `json:"toolName"`
+			} `json:"_meta"`
+		} `json:"toolCall"`
+	}
+	if json.Unmarshal(raw, &said, jsontext.AllowDuplicateNames(true)) != nil {
+		return ""
+	}
+	for _, meta := range said.Meta {
+		if meta.Tool != "" {
+			return oneLine(meta.Tool)
+		}
+	}
+	for _, meta := range said.Call.Meta {
+		if meta.Tool != "" {
+			return oneLine(meta.Tool)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"noused/internal/acp"
+)
+
+// maxQueued is what of an agent's words waits to be taken in, in bytes. An agent that says
+// more is not read on until somebody does.
+const maxQueued = 1 << 20
+
+// kind says what an event is.
+type kind int
+
+const (
+	said    kind = iota // text
+	thought             // thinking
+	called              // something about a call
+	asked               // whether a call may be made
+	used                // how much of the window, and the cost
+	ended               // the answer to the prompt
+	gone                // the agent's process has ended
+)
+
+// event is something that an agent does in a turn.
+type event struct {
+	kind    kind
+	id      string // of the message
+	text    string
+	call    *acp.ToolCall
+	tool    string // the call's tool, where that is told
+	options []acp.PermissionOption
+	ask     *acp.Request
+	usage   acp.Usage
+	answer  acp.PromptAnswer
+	err     error
+}
+
+func (e event) size() int {
+	n := 100 + len(e.text)
+	if c := e.call; c != nil {
+		n += len(c.RawInput) + len(c.RawOutput) + len(c.Title)
+		for _, part := range c.Content {
+			n += sizeOf(part)
+		}
+	}
+	return n
+}
+
+func sizeOf(part acp.ToolContent) int {
+	n := len(part.Path)
+	for _, text := range []*string{part.Old, part.New} {
+		if text != nil {
+			n += len(*text)
+		}
+	}
+	if part.Content != nil && part.Content.Text != nil {
+		n += len(*part.Content.Text)
+	}
+	return n
+}
+
+// errSilent says that an agent has said nothing for as long as it may.
+var errSilent = errors.New("the agent says nothing")
+
+// inbox holds what an agent has said and nobody has taken in, in order. It may be used
+// from any goroutine; one takes from it at a time.
+type inbox struct {
+	mu    sync.Mutex
+	list  []event
+	bytes int
+	shut  bool
+	more  chan struct{} // cap 1
+	room  chan struct{} // cap 1
+}
+
+func newInbox() *inbox {
+	return &inbox{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// put adds an event, waiting for room as long as ctx. After shut it is thrown away.
+func (b *inbox) put(ctx context.Context, e event) {
+	for !b.fits(e) {
+		select {
+		case <-b.room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *inbox) fits(e event) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.shut:
+	case b.bytes > 0 && b.bytes+e.size() > maxQueued && e.kind != ended && e.kind != gone:
+		return false
+	default:
+		b.list, b.bytes = append(b.list, e), b.bytes+e.size()
+		signal(b.more)
+	}
+	return true
+}
+
+// unget puts events back before all others.
+func (b *inbox) unget(events ...event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(append([]event{}, events...), b.list...)
+	for _, e := range events {
+		b.bytes += e.size()
+	}
+	signal(b.more)
+}
+
+// next returns the oldest event. It waits for one as long as ctx, and for at most
+// idle, if that is not 0; the error is errSilent then.
+func (b *inbox) next(ctx context.Context, idle time.Duration) (event, error) {
+	var silent <-chan time.Time
+	if idle > 0 {
+		timer := time.NewTimer(idle)
+		defer timer.Stop()
+		silent = timer.C
+	}
+	for {
+		if e, ok := b.pop(); ok {
+			return e, nil
+		}
+		select {
+		case <-b.more:
+		case <-silent:
+			return event{}, errSilent
+		case <-ctx.Done():
+			return event{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (b *inbox) pop() (event, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.list) == 0 {
+		return event{}, false
+	}
+	e := b.list[0]
+	b.list[0] = event{}
+	b.list, b.bytes = b.list[1:], b.bytes-e.size()
+	signal(b.room)
+	return e, true
+}
+
+// close throws away what is there, and all that comes.
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list, b.bytes, b.shut = nil, 0, true
+	signal(b.room)
+}

@@ -1,0 +1,412 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"noused/internal/acp"
+	"noused/internal/format"
+	"noused/internal/model"
+)
+
+// maxDeaths is how often an agent may end in a turn without getting on, and is started
+// again.
+const maxDeaths = 3
+
+// Session is an agent at work in one session.
+type Session struct {
+	agents            *Agents
+	id, name, workdir string
+	tell              func(context.Context, model.AgentNews)
+	ctx               context.Context // ends with Close
+	cancel            context.CancelFunc
+	turnstile         chan struct{} // holds one while Stream or Call is at work
+
+	mu      sync.Mutex
+	process *process
+	turn    *turn
+	deaths  int // since the agent has got on last
+	closed  bool
+
+	cost     float64 // of the agent's session, as it was told last
+	costFrom float64 // of what runs before have paid
+	costTold bool
+}
+
+// enter waits until no other Stream or Call is at work.
+func (s *Session) enter(ctx context.Context) error {
+	select {
+	case s.turnstile <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Session) leave() { <-s.turnstile }
+
+// Stream streams the next message of a turn. Its end is that of the message.
+func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		if err := s.enter(ctx); err != nil {
+			yield(model.Delta{}, err)
+			return
+		}
+		defer s.leave()
+		to := *req.Agent
+		for {
+			t, err := s.open(ctx, &to, req.Load)
+			if err == nil {
+				err = s.stream(ctx, t, yield)
+			}
+			if died := new(endedError); errors.As(err, &died) && ctx.Err() == nil {
+				if err = s.mayStartAgain(died); err == nil {
+					to = after(to, t)
+					continue
+				}
+			}
+			if err != nil {
+				yield(model.Delta{}, err)
+			}
+			return
+		}
+	}
+}
+
+// after is how a turn goes on whose agent has ended.
+func after(to model.AgentTurn, t *turn) model.AgentTurn {
+	if t != nil && t.took {
+		to.Texts = 0
+	}
+	if t != nil {
+		to.Cut = append(to.Cut, t.open()...)
+	}
+	return to
+}
+
+// mayStartAgain counts an end of the agent's, and says that it is started again, or why
+// it is not.
+func (s *Session) mayStartAgain(died *endedError) error {
+	s.mu.Lock()
+	s.deaths++
+	n := s.deaths
+	if t := s.turn; t != nil && t.process.ctx.Err() != nil {
+		s.turn = nil
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return died
+	case n > maxDeaths:
+		return failedf("%s has ended %d times without getting on: %s", s.name, n, died.how)
+	}
+	s.tell(s.ctx, model.AgentNews{
+		Code: "agent_ended", Warning: fmt.Sprintf("%s has ended (%s) and is started again", s.name, died.how),
+	})
+	return nil
+}
+
+// gotOn says that the agent has done something.
+func (s *Session) gotOn() {
+	s.mu.Lock()
+	s.deaths = 0
+	s.mu.Unlock()
+}
+
+// open returns the turn that is meant, and begins it where it has not begun.
+func (s *Session) open(ctx context.Context, to *model.AgentTurn,
+	load func(int) ([]model.Message, func(), error),
+) (*turn, error) {
+	s.mu.Lock()
+	t := s.turn
+	s.mu.Unlock()
+	if t != nil && t.is(to) {
+		return t, nil
+	}
+	if t != nil { // it was cut
+		select {
+		case <-t.over:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	messages, done, err := load(0)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	p, lost, err := s.ready(ctx, to, messages)
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(ctx, p, to, s.blocks(p, to, messages, lost))
+}
+
+// begin sends the prompt of a turn.
+func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, prompt []acp.ContentBlock) (*turn,
+	error,
+) {
+	t := newTurn(s, p, to)
+	if to.Texts == 0 { // the agent has the texts: what it gets is ours
+		t.took = true
+		s.tell(ctx, model.AgentNews{Prompted: *prompt[0].Text})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.turn, s.costFrom = t, s.cost
+	go t.prompt(acp.PromptRequest{SessionID: p.session, Prompt: prompt}) // ends with the answer, or the process
+	return t, nil
+}
+
+// ready returns the agent's process with the session open in it. lost reports that the
+// agent does not know what was said before.
+func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []model.Message) (p *process, lost bool,
+	err error,
+) {
+	s.mu.Lock()
+	p = s.process
+	s.mu.Unlock()
+	if p != nil && p.ctx.Err() == nil && p.session != "" {
+		return p, false, nil
+	}
+	if p, err = s.start(ctx); err != nil {
+		return nil, false, err
+	}
+	s.mu.Lock()
+	s.process = p
+	closed := s.closed
+	s.mu.Unlock()
+	if !closed {
+		lost, err = s.openIn(ctx, p, to, messages)
+	}
+	if closed || err != nil {
+		p.p.Stop()
+		<-p.over
+		return nil, false, errors.Join(err, context.Cause(ctx))
+	}
+	return p, lost, nil
+}
+
+// openIn opens the session in a process: the one that the agent knows, or a new one.
+func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, messages []model.Message) (lost bool,
+	err error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	spec, err := s.agents.spec(s.name)
+	if err != nil {
+		return false, failedf("%v", err)
+	}
+	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
+	if to.Session != "" {
+		known, err := s.reopen(ctx, p, to, request, messages)
+		if err != nil {
+			return false, s.problem(spec, err)
+		}
+		if known {
+			p.session = to.Session
+			return false, nil
+		}
+	}
+	request.SessionID = ""
+	var made acp.SessionOnly
+	if err = p.ask(ctx, acp.SessionNew, request, &made); err == nil && made.SessionID == "" {
+		err = errors.New("its answer to session/new has no sessionId")
+	}
+	if err != nil {
+		return false, s.problem(spec, err)
+	}
+	s.mu.Lock()
+	p.session = made.SessionID
+	s.cost, s.costTold = 0, true // a new one has cost nothing
+	s.mu.Unlock()
+	news := model.AgentNews{Session: made.SessionID}
+	if lost = to.Session != ""; lost {
+		news.Code = "agent_forgot"
+		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
+	}
+	to.Session = made.SessionID
+	s.tell(ctx, news)
+	return lost, nil
+}
+
+// reopen has an agent take up a session that it knows. False: it cannot, or refuses.
+func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, request acp.OpenRequest,
+	messages []model.Message,
+) (bool, error) {
+	s.mu.Lock()
+	s.costTold = false
+	s.mu.Unlock()
+	refused := func(err error) bool { return errors.As(err, new(*acp.Error)) }
+	if p.said.Can("resume") {
+		if err := p.ask(ctx, "session/resume", request, nil); err == nil || !refused(err) {
+			return err == nil, err
+		}
+	}
+	if !p.said.Capabilities.LoadSession {
+		return false, nil
+	}
+	told := &replay{}
+	p.mu.Lock()
+	p.replay = told
+	p.mu.Unlock()
+	err := p.ask(ctx, acp.SessionLoad, request, nil)
+	p.mu.Lock()
+	p.replay = nil
+	p.mu.Unlock()
+	if err != nil {
+		if refused(err) {
+			err = nil
+		}
+		return false, err
+	}
+	if texts := textsOf(last(messages, to.Texts)); to.Texts > 0 && told.has(texts) {
+		to.Texts = 0
+		s.tell(ctx, model.AgentNews{Took: true})
+	}
+	return true, nil
+}
+
+// last are the last n messages of people, and all that stands between.
+func last(messages []model.Message, n int) []model.Message {
+	var found []model.Message
+	for i := len(messages) - 1; i >= 0 && len(found) < n; i-- {
+		if messages[i].Role == model.User && !messages[i].Summary {
+			found = append([]model.Message{messages[i]}, found...)
+		}
+	}
+	return found
+}
+
+func textsOf(messages []model.Message) (texts []string) {
+	for _, m := range messages {
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+// blocks are the prompt of a turn: the texts that the agent does not have, or how it goes
+// on. With lost what was said before comes first.
+func (s *Session) blocks(p *process, to *model.AgentTurn, messages []model.Message, lost bool) (
+	out []acp.ContentBlock,
+) {
+	fresh := last(messages, to.Texts)
+	if len(fresh) == 0 {
+		out = append(out, acp.TextBlock(goOn(to.Cut)))
+	}
+	if lost {
+		out = append(out, acp.TextBlock(transcript(messages[:max(0, len(messages)-len(fresh))])))
+	}
+	for _, m := range fresh {
+		if m.Text != "" {
+			out = append(out, acp.TextBlock(m.Text))
+		}
+		for _, a := range m.Attachments {
+			out = append(out, image(a, p.said.Capabilities.Prompt.Image))
+		}
+	}
+	return out
+}
+
+// goOn is what an agent is told that goes on with a turn which was cut.
+func goOn(cut []string) string {
+	text := "You were stopped in the middle of this, and have been started again. Go on where you were."
+	if len(cut) > 0 {
+		text += " These calls were under way; each may or may not have happened, so check before you repeat one: " +
+			format.Clip(strings.Join(cut, ", "), 4<<10) + "."
+	}
+	return text
+}
+
+// maxTranscript is how much an agent is informed about a conversation that it does not know, in
+// bytes, the newest.
+const maxTranscript = 200 << 10
+
+// transcript is a conversation as one text.
+func transcript(messages []model.Message) string {
+	var out strings.Builder
+	for _, m := range messages {
+		if m.Text != "" {
+			fmt.Fprintf(&out, "%s: %s\n\n", m.Role, m.Text)
+		}
+	}
+	return "This is what was said before:\n\n" + format.CutStart(out.String(), maxTranscript)
+}
+
+// image is an image for an agent, in words for one that sees none.
+func image(a model.Attachment, sees bool) acp.ContentBlock {
+	data := a.Data
+	if sees && len(data) == 0 && a.Open != nil {
+		if file, err := a.Open(); err == nil {
+			data, _ = io.ReadAll(file)
+			_ = file.Close()
+		}
+	}
+	if !sees || len(data) == 0 {
+		return acp.TextBlock("[" + a.Title() + " is left out: it cannot be shown]")
+	}
+	text := base64.StdEncoding.EncodeToString(data)
+	return acp.ContentBlock{Type: "image", Data: &text, MimeType: a.MediaType}
+}
+
+// Cut has the agent end its turn. It does not block.
+func (s *Session) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
+	if t == nil || t.cut {
+		return
+	}
+	select {
+	case <-t.over:
+		s.turn = nil
+		return
+	default:
+	}
+	t.cut = true
+	t.in.close()
+	t.refuse()
+	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
+	late := time.AfterFunc(cancelTime, t.process.p.Kill)
+	go func() { // ends with the turn
+		<-t.over
+		late.Stop()
+	}()
+}
+
+// lost is called when a process has ended.
+func (s *Session) lost(p *process, how string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == p {
+		s.process = nil
+	}
+}
+
+// Close ends the agent, and waits for that.
+func (s *Session) Close() {
+	s.cancel()
+	s.mu.Lock()
+	s.closed = true
+	p := s.process
+	if s.turn != nil {
+		s.turn.in.close()
+	}
+	s.mu.Unlock()
+	if p != nil {
+		p.end(&endedError{"the daemon has ended it"}) // nobody takes in what it says
+		p.p.Stop()
+		<-p.over
+	}
+}

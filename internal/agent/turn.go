@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"noused/internal/acp"
+	"noused/internal/model"
+)
+
+// turn is a prompt that an agent works on.
+type turn struct {
+	s       *Session
+	process *process
+	run     string
+	number  int
+	in      *inbox
+	over    chan struct{} // closed once the prompt is answered, or the process has ended
+
+	cut   bool           // guarded by the session
+	asked []*acp.Request // that have no answer; guarded by the session
+
+	// The rest is of who takes from the inbox.
+	took    bool // the agent has said something to the texts
+	message string
+	calls   map[string]*call
+	order   []*call // that are not over
+}
+
+func newTurn(s *Session, p *process, to *model.AgentTurn) *turn {
+	return &turn{
+		s: s, process: p, run: to.RunID, number: to.Turn, in: newInbox(), over: make(chan struct{}),
+		calls: map[string]*call{},
+	}
+}
+
+func (t *turn) is(to *model.AgentTurn) bool { return t.run == to.RunID && t.number == to.Turn }
+
+// open are the names of the calls that are under way.
+func (t *turn) open() (names []string) {
+	for _, c := range t.order {
+		if c.told && !c.over {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// refuse answers everything that the agent has asked. It is called under the session's
+// lock.
+func (t *turn) refuse() {
+	for _, r := range t.asked {
+		r.Reply(acp.Selected(""))
+	}
+	t.asked = nil
+}
+
+// prompt sends the prompt and waits for its answer.
+func (t *turn) prompt(request acp.PromptRequest) {
+	var answer acp.PromptAnswer
+	err := t.process.ask(context.Background(), acp.SessionPrompt, request, &answer)
+	if errors.As(err, new(*endedError)) {
+		<-t.process.over
+		t.in.put(t.process.ctx, event{kind: gone, err: err})
+	} else {
+		t.in.put(t.process.ctx, event{kind: ended, answer: answer, err: err})
+	}
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.refuse()
+	if t.cut && t.s.turn == t {
+		t.s.turn = nil
+	}
+	close(t.over)
+}
+
+// next is the next event of a turn.
+func (s *Session) next(ctx context.Context, t *turn) (event, error) {
+	spec, _ := s.agents.spec(s.name)
+	e, err := t.in.next(ctx, spec.Idle)
+	if errors.Is(err, errSilent) {
+		t.process.p.Kill()
+		e, err = t.in.next(ctx, 0)
+		if e.kind == gone {
+			e.err = &endedError{fmt.Sprintf("it said nothing for %v", spec.Idle)}
+		}
+	}
+	if err == nil && e.kind != gone && !t.took {
+		t.took = true
+		s.tell(ctx, model.AgentNews{Took: true})
+	}
+	return e, err
+}
+
+// stream streams a message.
+func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, error) bool) error {
+	t.reject()
+	spoke := false
+	for {
+		e, err := s.next(ctx, t)
+		if err != nil {
+			return err
+		}
+		switch e.kind {
+		case said, thought:
+			if spoke && e.id != t.message {
+				t.in.unget(e)
+				yield(model.Delta{Stop: model.StopEnd, More: true}, nil)
+				return nil
+			}
+			s.gotOn()
+			t.message, spoke = e.id, spoke || e.kind == said
+			if !yield(deltaOf(e), nil) {
+				return nil
+			}
+		case called, asked:
+			c, err := t.merge(e)
+			if err != nil {
+				return err
+			}
+			if c.due() {
+				if yield(model.Delta{ToolCall: c.tell(s.agents.o().NewID)}, nil) {
+					yield(model.Delta{Stop: model.StopToolCalls, More: true}, nil)
+				}
+				return nil
+			}
+		case used:
+			s.spent(e.usage)
+		case ended:
+			return s.finish(t, e, yield)
+		case gone:
+			return e.err
+		}
+	}
+}
+
+func deltaOf(e event) model.Delta {
+	if e.kind == thought {
+		return model.Delta{Thinking: e.text}
+	}
+	return model.Delta{Text: e.text}
+}
+
+// finish ends a turn that the agent has answered.
+func (s *Session) finish(t *turn, e event, yield func(model.Delta, error) bool) error {
+	s.gotOn()
+	s.mu.Lock()
+	if s.turn == t {
+		s.turn = nil
+	}
+	usage := usageOf(e.answer.Usage)
+	if paid := s.cost - s.costFrom; s.costTold && paid > 0 {
+		usage.Cost = int64(math.Min(paid, 1e6) * 1e9)
+	}
+	s.mu.Unlock()
+	if e.err != nil {
+		spec, _ := s.agents.spec(s.name)
+		return s.problem(spec, e.err)
+	}
+	stop := model.StopEnd
+	switch e.answer.StopReason {
+	case acp.EndTurn:
+	case acp.MaxTokens:
+		stop = model.StopLength
+	case acp.StopCancelled:
+		stop = model.StopAborted
+	case acp.Refusal:
+		return fmt.Errorf("%s: %w", s.name, model.ErrRefused)
+	case acp.MaxTurnRequests:
+		return &model.AgentError{Code: "step_limit", Message: s.name + " has reached its own limit of model calls"}
+	default:
+		return fmt.Errorf("%s: its turn ended for a reason that is not known: %.40q", s.name, e.answer.StopReason)
+	}
+	yield(model.Delta{Stop: stop, Usage: usage}, nil)
+	return nil
+}
+
+func usageOf(u *acp.PromptUsage) model.Usage {
+	if u == nil {
+		return model.Usage{}
+	}
+	return model.Usage{
+		InputTokens:  u.InputTokens + u.CachedReadTokens + u.CachedWriteTokens,
+		OutputTokens: u.OutputTokens, CachedTokens: u.CachedReadTokens, CacheWriteTokens: u.CachedWriteTokens,
+	}.Believed()
+}
+
+// spent takes in what the agent's session has cost. Of one that was taken up again the
+// first figure says what it had cost before.
+func (s *Session) spent(u acp.Usage) {
+	if u.Cost == nil || u.Cost.Currency != "USD" || u.Cost.Amount < 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cost = u.Cost.Amount; !s.costTold {
+		s.costTold, s.costFrom = true, s.cost
+	}
+}

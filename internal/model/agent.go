@@ -1,0 +1,36 @@
+package model
+
+import "encoding/json"
+
+// AgentTurn is what a hosted agent is to go on with.
+type AgentTurn struct {
+	RunID string
+	Turn  int // within the run
+	// Texts is how many of the conversation's last user messages the agent may not have.
+	Texts int
+	// Session is the id by which the agent knows the session, "" for none yet.
+	Session string
+	// Cut are the names of calls that were under way when the turn was cut: nobody knows
+	// what they did.
+	Cut []string
+}
+
+// AgentNews is what a hosted agent says beside its messages and its calls, or what the
+// daemon did about it. Fields that are not set say nothing.
+type AgentNews struct {
+	Session  string          // the agent knows the session by this id from here on
+	Took     bool            // it has all texts of the turn
+	Prompted string          // it was sent this text of the daemon's own, to go on with
+	Patch    json.RawMessage // of the session's state
+	Title    string
+	Code     string // of the warning that Warning is
+	Warning  string // for people
+}
+
+// AgentError ends a run whose hosted agent cannot go on. Code is the wire's.
+type AgentError struct {
+	Code    string
+	Message string
+}
+
+func (e *AgentError) Error() string { return e.Message }
