@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"noused/internal/agent/agenttest"
 	"noused/internal/client"
 	"noused/internal/daemontest"
 	"noused/internal/protocol"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Args[0] = "noused"
 	}
 	testscript.Main(testenv.M{M: m}, map[string]func(){
-		"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon,
+		"noused": main, "scripted-agent": agenttest.Main, relayCommand: rawRelay, sayCommand: sayToTheDaemon,
 		traceCommand: traceAProcess, manyCommand: serveMany, hugeCommand: serveHuge,
 	})
 }

@@ -232,7 +232,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	s.cost, s.costTold = 0, true // a new one has cost nothing
 	s.mu.Unlock()
 	news := model.AgentNews{Session: made.SessionID}
-	if lost = to.Session != ""; lost {
+	if lost = to.Session != "" && len(messages) > to.Texts; lost {
 		news.Code = "agent_forgot"
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
@@ -338,7 +338,7 @@ func transcript(messages []model.Message) string {
 	var out strings.Builder
 	for _, m := range messages {
 		if m.Text != "" {
-			fmt.Fprintf(&out, "%s: %s\n\n", m.Role, m.Text)
+			fmt.Fprintf(&out, "%s:\n%s\n", m.Role, format.Indent(m.Text, "> "))
 		}
 	}
 	return "This is what was said before:\n\n" + format.CutStart(out.String(), maxTranscript)

@@ -155,6 +155,7 @@ type Verdict struct {
 	Failure            *ToolResult
 	Offer              *Offer
 	ForSession         *Offer // for the session alone
+	Always             string // a hosted agent's own way to be asked no more, in its words
 	Changes            bool   // a file, which can be shown before
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed

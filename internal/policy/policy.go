@@ -19,6 +19,8 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Verdict is the decision on a call.
@@ -189,6 +191,21 @@ func (s *Set) Answered(r Rule) (*Set, error) {
 		more.rules[len(more.rules)-1].answer = true
 	}
 	return more, err
+}
+
+// WithAnswers adds a session's answers, rules as JSON. One that cannot be read, or does not
+// allow, adds nothing.
+func (s *Set) WithAnswers(answers [][]byte) *Set {
+	for _, text := range answers {
+		var rule Rule
+		if json.Unmarshal(text, &rule) != nil || rule.Decision != Allow {
+			continue
+		}
+		if more, err := s.Answered(rule); err == nil {
+			s = more
+		}
+	}
+	return s
 }
 
 // Has tells whether there is a rule that says the same, wherever it stands. Examples

@@ -158,6 +158,7 @@ func newRecorder() *recorder {
 	record(r, ListModels)
 	record(r, GetSystem)
 	record(r, ListSkills)
+	record(r, ListAgents)
 	record(r, Withdraw)
 	record(r, SetTitle)
 	record(r, MarkRead)

@@ -43,7 +43,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {},
 			"set_model": {"model"}, "reload_tools": {},
-			"list_models": {}, "get_system": {}, "list_skills": {}, "withdraw": {"input_id"}, "set_title": {"title"},
+			"list_models": {}, "get_system": {}, "list_skills": {}, "list_agents": {}, "withdraw": {"input_id"}, "set_title": {"title"},
 			"mark_read": {},
 			"prune":     {}, "expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"},
 			"set_approval_mode": {"mode"}, "shutdown": {},
@@ -59,7 +59,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"prune": {"dry_run"}, "list_sessions": {"limit", "before", "workdir"}, "delete_session": {},
 			"search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
-			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "withdraw": {"session_id"},
+			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "list_agents": {}, "withdraw": {"session_id"},
 			"set_title": {"session_id"}, "mark_read": {"session_id"},
 			"expand": {"session_id"}, "get_usage": {"by", "time_zone"}, "approve": {"reason"},
 			"set_approval_mode": {"session_id"}, "shutdown": {"restart"},
@@ -104,6 +104,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"models":         {"models", "truncated"},
 			"system":         {"session_id", "text", "files", "left_out"},
 			"skills":         {"skills", "left_out"},
+			"agents":         {"agents"},
 			"usage":          {"by", "rows", "total", "truncated", "left_out"},
 		},
 	}
@@ -143,7 +144,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools",
 		"list_models",
-		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve",
+		"get_system", "list_skills", "list_agents", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve",
 		"set_approval_mode", "prune", "shutdown",
 	}
 	schemas := got.Components.Schemas

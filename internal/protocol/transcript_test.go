@@ -63,6 +63,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, ListModels)
 	agree(m, GetSystem)
 	agree(m, ListSkills)
+	agree(m, ListAgents)
 	agree(m, Withdraw)
 	agree(m, SetTitle)
 	agree(m, MarkRead)

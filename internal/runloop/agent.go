@@ -144,8 +144,6 @@ func (m *machine) agentDone(err error) {
 		m.endTurn(protocol.StopSteered, nil)
 	case more:
 		m.callModel()
-	case m.msg.stop == model.StopAborted:
-		m.endTurn(protocol.StopAborted, nil)
 	default:
 		m.endAnswered()
 	}

@@ -161,6 +161,11 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 			ID: protocol.OptionSession, Decision: protocol.DecisionAllow, Pattern: f.Pattern, Rule: jsontext.Value(f.Rule),
 		})
 	}
+	if v.Always != "" {
+		options = append(options, session.ApprovalOption{
+			ID: protocol.OptionAlways, Decision: protocol.DecisionAllow, Pattern: v.Always,
+		})
+	}
 	rule := v.Rule
 	if v.Why != "" {
 		rule += " (" + v.Why + ")"

@@ -106,8 +106,8 @@ type State struct {
 	ID, Title, ParentID  string
 	Workdir              string         // "": that of the daemon
 	Servers              []model.Server // for this session alone
-	Agent                string         // that makes its turns, "" for the daemon's own loop
-	AgentSession         string         // the id by which that knows it, "" for none yet
+	Agent                string         `json:",omitzero"` // that makes its turns, "" for the daemon's own loop
+	AgentSession         string         `json:",omitzero"` // the id by which that knows it, "" for none yet
 	CreatedAt, UpdatedAt time.Time
 	ReadOnly             error  // why nothing may be written to the journal; it is of ErrReadOnly
 	Unread               bool   // a run has ended since somebody looked

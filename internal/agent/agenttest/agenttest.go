@@ -262,8 +262,8 @@ func (a *agent) keep(s *session, role, text string) {
 
 // prompt does what the text says, and answers.
 func (a *agent) prompt(s *session, text string, id jsontext.Value) {
-	a.log("prompt %q", text)
 	a.keep(s, "user", text)
+	a.log("prompt %q", text)
 	stop, failure := "end_turn", object(nil)
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")

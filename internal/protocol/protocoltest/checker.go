@@ -20,6 +20,9 @@ import (
 // with Event, every accepted text with Accepted, every one handed back with
 // HandedBack.
 type Checker struct {
+	// Hosted: the turns are those of hosted agents, in which a steer cuts what is said.
+	Hosted bool
+
 	sessions map[string]*track
 	runs     map[string]bool // seen; true once ended
 	ids      map[string]bool // message and tool call ids
@@ -141,7 +144,7 @@ func (c *Checker) event(t *track, ev protocol.Event, ref protocol.Ref) error {
 	case protocol.TurnStart:
 		return c.turnStart(t, ev)
 	case protocol.TurnEnd:
-		return t.turnEnd(ev)
+		return t.turnEnd(ev, c.Hosted)
 	case protocol.MessageStart:
 		return c.messageStart(t, ev)
 	case protocol.MessageUpdate:
@@ -257,7 +260,10 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 	return nil
 }
 
-func (t *track) turnEnd(ev protocol.TurnEnd) error {
+func (t *track) turnEnd(ev protocol.TurnEnd, hosted bool) error {
+	if hosted && ev.StopReason == protocol.StopSteered && len(t.steers) > 0 {
+		t.skipping = true
+	}
 	switch {
 	case t.turn == "":
 		return fmt.Errorf("invariant 3: no turn is open")

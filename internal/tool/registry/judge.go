@@ -30,7 +30,7 @@ func (r *Registry) rules() *policy.Set {
 // be made has its failure. The zero Verdict: no tool has that name now. It does not
 // block, and asks no tool what it can do.
 func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
-	rules := withAnswers(r.rules(), answers)
+	rules := r.rules().WithAnswers(answers)
 	if d, denies := rules.Denies(inv.Name); denies {
 		return verdict(inv.Name, d, d)
 	}
@@ -53,21 +53,6 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		strictest.Arguments = nil
 	}
 	return strictest
-}
-
-// withAnswers adds a session's answers to the rules. One that cannot be read adds
-// nothing.
-func withAnswers(rules *policy.Set, answers [][]byte) *policy.Set {
-	for _, text := range answers {
-		var rule policy.Rule
-		if json.Unmarshal(text, &rule) != nil || rule.Decision != policy.Allow {
-			continue
-		}
-		if more, err := rules.Answered(rule); err == nil {
-			rules = more
-		}
-	}
-	return rules
 }
 
 func strictness(v model.Verdict) int {
