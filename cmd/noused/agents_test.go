@@ -23,7 +23,7 @@ type hosting struct {
 	events  *client.Events
 	checker *protocoltest.Checker
 	session string
-	queues  bool // until tells of texts that are queued
+	queues  bool // until lists texts that are queued
 }
 
 // newHost starts a daemon whose agent can do that, with more lines of the agent's section,
