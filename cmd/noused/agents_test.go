@@ -433,7 +433,7 @@ func TestAgentsThatCannotBeHosted(t *testing.T) {
 // What an agent says is bounded, and nonsense ends nothing.
 func TestAHostileAgent(t *testing.T) {
 	h := newHost(t, "")
-	h.prompt("!junk {not json\n!junk 17\n!junk {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":7}\n"+
+	h.prompt("!junk {not json\n!junk 17\n!junk {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":7}\n" +
 		"!flood 2000\n!stop nowhere")
 	got := h.until("for a reason that is not known: \"nowhere\"")
 	if n := len(got); n < 2000 {
