@@ -305,6 +305,10 @@ path = ["src/**"]`)
 	ask("edit", "{}", "!at c1 "+filepath.Join(h.Dir, "src", "a.go")+"\n")
 	h.wants(h.until("run ends completed")[3:], "call do edit {}", "result ", "turn ends end", "run ends completed")
 
+	ask("execute", `{"command":"make test"}`, "!begin c1\n") // as opencode does
+	h.wants(h.until("run ends completed")[3:], `call do execute {"command":"make test"}`, "result ", "turn ends end",
+		"run ends completed")
+
 	for option, want := range map[string][]string{
 		"once":   {"answered allowed", `call do execute {"command":"ls"}`, "result "},
 		"always": {"answered allowed", `call do execute {"command":"ls"}`, "result "},
@@ -331,8 +335,8 @@ path = ["src/**"]`)
 		"skipped skipped: the user steered the run before this call", "turn ends steered", "turn steer")
 	h.until("run ends completed")
 	got := h.log("answer")
-	slices.Sort(got[3:6])
-	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected ever",
+	slices.Sort(got[4:7])
+	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected yes", "answer selected ever",
 		"answer selected no", "answer selected yes", "answer cancelled ")
 }
 
