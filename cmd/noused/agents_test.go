@@ -23,7 +23,7 @@ type hosting struct {
 	events  *client.Events
 	checker *protocoltest.Checker
 	session string
-	queues  bool // until tells of texts that are queued
+	queues  bool // until lists texts that are queued
 }
 
 // newHost starts a daemon whose agent can do that, with more lines of the agent's section,
@@ -305,6 +305,10 @@ path = ["src/**"]`)
 	ask("edit", "{}", "!at c1 "+filepath.Join(h.Dir, "src", "a.go")+"\n")
 	h.wants(h.until("run ends completed")[3:], "call do edit {}", "result ", "turn ends end", "run ends completed")
 
+	ask("execute", `{"command":"make test"}`, "!begin c1\n") // as opencode does
+	h.wants(h.until("run ends completed")[3:], `call do execute {"command":"make test"}`, "result ", "turn ends end",
+		"run ends completed")
+
 	for option, want := range map[string][]string{
 		"once":   {"answered allowed", `call do execute {"command":"ls"}`, "result "},
 		"always": {"answered allowed", `call do execute {"command":"ls"}`, "result "},
@@ -331,9 +335,9 @@ path = ["src/**"]`)
 		"skipped skipped: the user steered the run before this call", "turn ends steered", "turn steer")
 	h.until("run ends completed")
 	got := h.log("answer")
-	slices.Sort(got[3:6])
-	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected ever",
-		"answer selected no", "answer selected yes", "answer cancelled ")
+	slices.Sort(got[4:7])
+	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected yes",
+		"answer selected ever", "answer selected no", "answer selected yes", "answer cancelled ")
 }
 
 // A session's run goes on with the same agent's session after the daemon was killed, and
@@ -433,7 +437,7 @@ func TestAgentsThatCannotBeHosted(t *testing.T) {
 // What an agent says is bounded, and nonsense ends nothing.
 func TestAHostileAgent(t *testing.T) {
 	h := newHost(t, "")
-	h.prompt("!junk {not json\n!junk 17\n!junk {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":7}\n"+
+	h.prompt("!junk {not json\n!junk 17\n!junk {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":7}\n" +
 		"!flood 2000\n!stop nowhere")
 	got := h.until("for a reason that is not known: \"nowhere\"")
 	if n := len(got); n < 2000 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"noused/internal/acp"
 	"noused/internal/model"
@@ -121,6 +122,9 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 				return err
 			}
 			if c.due() {
+				if err := t.settle(ctx, c); err != nil {
+					return err
+				}
 				if yield(model.Delta{ToolCall: c.tell(s.agents.o().NewID)}, nil) {
 					yield(model.Delta{Stop: model.StopToolCalls, More: true}, nil)
 				}
@@ -134,6 +138,30 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			return e.err
 		}
 	}
+}
+
+// askTime is how long a call that has begun is not told, since some agents ask about it
+// only then.
+const askTime = 400 * time.Millisecond
+
+// settle waits for what an agent says of a call right after its beginning.
+func (t *turn) settle(ctx context.Context, c *call) error {
+	for until := time.Now().Add(askTime); c.ask == nil && !c.final(); {
+		e, err := t.in.next(ctx, max(time.Until(until), 1))
+		switch {
+		case errors.Is(err, errSilent):
+			return nil
+		case err != nil:
+			return err
+		case (e.kind != called && e.kind != asked) || t.calls[e.call.ID] != c:
+			t.in.unget(e)
+			return nil
+		}
+		if _, err := t.merge(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func deltaOf(e event) model.Delta {

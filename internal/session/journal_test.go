@@ -130,9 +130,7 @@ func life() []Record {
 			Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}},
 		},
 		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
-		AgentSession{ID: "s-1"},
-		AgentTook{RunID: "run-5"},
-		AgentPrompted{RunID: "run-5", Text: "Go on."},
+		AgentSession{ID: "s-1"}, AgentTook{RunID: "run-5"}, AgentPrompted{RunID: "run-5", Text: "Go on."},
 	}
 	var records []Record
 	for i, f := range facts {
@@ -695,9 +693,8 @@ func TestHalfMadeSessions(t *testing.T) {
 func TestASessionThatCannotBeMadeLeavesNothing(t *testing.T) {
 	for records, steps := range map[int]int{1: 2, 2: 4} { // an empty one lasts from its first text on
 		for step := range steps {
-			disk := &failing{step: 9}
+			disk := &failing{step: step}
 			store := open(t, disk, t.TempDir())
-			disk.step = step
 			_, _, err := store.Create("ses-1", life()[:records])
 			if err == nil {
 				t.Errorf("%d records, step %d: it was made", records, step)
