@@ -50,6 +50,7 @@ type reply struct {
 		InputID   string                    `json:"input_id"`
 		RunID     string                    `json:"run_id"`
 		ParentID  string                    `json:"parent_id"`
+		LastSeq   int                       `json:"last_seq"`
 		Discarded []protocol.DiscardedInput `json:"discarded"`
 		Accepted  *accepted                 `json:"accepted"`
 	} `json:"payload"`
