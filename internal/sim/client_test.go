@@ -23,6 +23,7 @@ type client struct {
 	pending []*command // without a reply
 	unsure  []*command // the daemon was gone before it replied
 	inputs  []taken
+	runs    map[string]string // by input
 
 	cursor event.Cursor
 	of     *life // that cursor is of
@@ -404,6 +405,7 @@ func (c *client) accepted(cmd *command, a accepted) {
 		w.fail("%s is input %s, and was %s before", key, a.InputID, before)
 	}
 	w.inputs[a.SessionID+key] = a.InputID
+	c.runs[a.InputID] = a.RunID
 	c.inputs = append(c.inputs, taken{a.SessionID, a.InputID})
 	w.checker.Accepted(a.InputID, a.RunID)
 	w.vow("accepted: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {

@@ -25,6 +25,7 @@ var (
 	placed = flag.Bool("places", true, "fail where no history has reached one of the places")
 	live1  = flag.Bool("live", false, "print the trace as it grows")
 	steps  = flag.Int("steps", 400, "how many things happen in a history before faults end")
+	alike  = flag.Int("alike", 10, "how many conversations are held twice")
 	wires  = flag.Int("wires", 10, "how many times clients are set on the real server")
 	twice  = flag.Int("twice", 20, "how many histories are run twice and compared")
 )
