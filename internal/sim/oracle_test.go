@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/protocol/protocoltest"
 	"noused/internal/session"
@@ -63,6 +64,9 @@ func (w *world) held(power bool) {
 		for i, e := range w.heard[id] {
 			if power {
 				break
+			}
+			if i == len(w.heard[id])-1 && len(told) > i+1 {
+				w.sometimes("killed between the journal and what is announced of it")
 			}
 			if i >= len(told) || told[i] != e {
 				w.fail("session %s: announced was %q, the journal has %q", id, e, told[min(i, len(told)):min(i+1, len(told))])
@@ -239,6 +243,7 @@ func (w *world) announced(ev protocol.Event) {
 		w.fail("%v", err)
 	}
 	w.noteEvent(ev)
+	w.notePlace(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}
@@ -275,6 +280,38 @@ func (w *world) announced(ev protocol.Event) {
 // vow notes what the journals must have of a session from now on, unless it is deleted.
 func (w *world) vow(what, session string, kept func(map[string]*sessiontest.Story) bool) {
 	w.vows = append(w.vows, vow{what, session, kept})
+}
+
+// notePlace notes what not every history comes to.
+func (w *world) notePlace(ev protocol.Event) {
+	switch ev := ev.(type) {
+	case protocol.AgentEnd:
+		if ev.Error != nil && ev.Error.Code == protocol.CrashLoop {
+			w.sometimes("a run is given up after crashes")
+		}
+		if len(ev.Discarded) > 0 {
+			w.sometimes("the end of a run hands texts back")
+		}
+	case protocol.MessageEnd:
+		if ev.Role == "assistant" && ev.StopReason == protocol.StopError {
+			w.sometimes("a message is cut off")
+		}
+	case protocol.ToolEnd:
+		if ev.Skipped {
+			w.sometimes("a steer skips a call")
+		}
+		if ev.Error != nil && ev.Error.Code == model.Interrupted {
+			w.sometimes("a call is cut off")
+		}
+	case protocol.Status:
+		switch ev.Code {
+		case protocol.StatusCompacting:
+			w.summing[ev.SessionID] = true
+		case protocol.StatusCompacted:
+			w.sometimes("a conversation is summarised")
+			delete(w.summing, ev.SessionID)
+		}
+	}
 }
 
 // isApproval reports events that a later life announces again without a record.

@@ -286,7 +286,7 @@ func (s *sender) hangUp() {
 	s.conn = nil
 }
 
-// try sends a command and returns its reply; nil: nobody knows what became of it.
+// try sends a command and returns its reply; nil: nobody knows what has been done.
 func (s *sender) try(typ string, payload map[string]any, hangUp bool) *reply {
 	if s.conn == nil {
 		s.conn = s.h.dial(s.h.socket())

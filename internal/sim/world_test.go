@@ -83,6 +83,7 @@ type world struct {
 	active  string                       // the active session that a client was told last; "": nobody knows
 	moving  int                          // commands under way that choose another one
 	often   map[string]int               // operations that wait for nobody, by what they are
+	summing map[string]bool              // sessions whose summary is being made
 	crossed bool                         // more than one of these was at a time
 	tick    int64                        // moments, of which each thing that is noted has two
 	ops     map[string][]porcupine.Operation
@@ -230,7 +231,7 @@ func (w *world) boot() {
 	defer w.mu.Unlock()
 	w.lives++
 	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
-	w.life, w.gates, w.heard = l, nil, map[string][]string{}
+	w.life, w.gates, w.heard, w.summing = l, nil, map[string][]string{}, map[string]bool{}
 	w.say("daemon %d starts", l.number)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.heard, l.hangUp = context.WithCancel(context.Background())
@@ -270,6 +271,9 @@ func (l *life) run() {
 			defer w.mu.Unlock()
 			if !l.gone() {
 				w.say("fault of %s: %v", id, err)
+				if strings.Contains(err.Error(), "torn") {
+					w.sometimes("a torn line is cut off")
+				}
 			}
 		},
 	})
@@ -312,6 +316,9 @@ func (w *world) kill(power bool) {
 	synctest.Wait()
 	if power {
 		w.counts["power cuts"]++
+		if len(w.summing) > 0 {
+			w.sometimes("a power cut while a summary is made")
+		}
 		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
 	}
 	w.held(power)
