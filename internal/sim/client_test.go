@@ -24,6 +24,7 @@ type client struct {
 	unsure  []*command // the daemon was gone before it replied
 	inputs  []taken
 	runs    map[string]string // by input
+	former  []*command        // answers to approvals
 
 	cursor event.Cursor
 	of     *life // that cursor is of
@@ -126,7 +127,11 @@ func (c *client) act() {
 			c.send("withdraw", map[string]any{"session_id": t.session, "input_id": t.input})
 		}
 	case 13, 14, 15:
-		if len(asked) > 0 {
+		if w.rng.IntN(4) == 0 && len(c.former) > 0 { // one that is open no more, perhaps, while another is
+			again := c.former[w.rng.IntN(len(c.former))]
+			w.sometimes("an approval is answered again")
+			c.send(again.typ, again.payload)
+		} else if len(asked) > 0 {
 			c.approve(asked[w.rng.IntN(len(asked))])
 		}
 	case 16, 17:
@@ -222,7 +227,8 @@ func (c *client) approve(id string) {
 	c.w.mu.Lock()
 	options := c.w.open[id].Options
 	c.w.mu.Unlock()
-	o := options[c.w.rng.IntN(len(options))]
+	o, other := options[c.w.rng.IntN(len(options))], options[c.w.rng.IntN(len(options))]
+	c.former = append(c.former, &command{typ: "approve", payload: map[string]any{"approval_id": id, "option": other.ID}})
 	c.send("approve", map[string]any{"approval_id": id, "option": o.ID})
 }
 

@@ -139,5 +139,9 @@ func (m mutant) hunt(t *testing.T) (seed, how string) {
 	if found := foundAt.FindSubmatch(out); found != nil {
 		return string(found[1]), string(found[2])
 	}
+	if run.ProcessState.ExitCode() < 0 {
+		t.Errorf("%s: the histories were ended: %v", m.name, err)
+		return "", ""
+	}
 	return "?", string(out[max(0, len(out)-2000):]) // it cannot go on at all
 }

@@ -134,6 +134,7 @@ var places = []string{
 	"a run is given up after crashes",
 	"a steer skips a call",
 	"a torn line is cut off",
+	"an approval is answered again",
 	"killed at create",
 	"killed at first",
 	"killed at link",
