@@ -55,13 +55,16 @@ func (w *world) happened(session string, d deed) {
 func (w *world) answered(c *client, session string, sent int64, d deed, ok bool) {
 	w.tick += 2
 	n := slices.Index(w.clients, c)
-	w.record(session, porcupine.Operation{ClientId: 1 + n*100 + c.sent%100, Input: d, Call: sent, Output: ok, Return: w.tick})
+	w.record(session, porcupine.Operation{
+		ClientId: 1 + n*100 + c.sent%100, Input: d, Call: sent, Output: ok, Return: w.tick,
+	})
 }
 
 func (w *world) record(session string, op porcupine.Operation) {
 	at := fmt.Sprintf("daemon %d %s", w.life.number, session)
 	if w.ops[at] == nil { // it goes on from what the journal has
-		w.ops[at] = []porcupine.Operation{{Input: deed{what: "began", state: stateOf(w.stories[session])}, Call: 0, Return: 1}}
+		begins := deed{what: "began", state: stateOf(w.stories[session])}
+		w.ops[at] = []porcupine.Operation{{Input: begins, Call: 0, Return: 1}}
 	}
 	w.ops[at] = append(w.ops[at], op)
 }

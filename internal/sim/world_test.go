@@ -551,7 +551,8 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
-		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{}, ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{},
+		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
+		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{},
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1), runs: map[string]string{}})
