@@ -139,7 +139,9 @@ func (c *client) noteReply(cmd *command, r reply) {
 	case cmd.typ == "abort" && r.OK:
 		d := deed{what: "abort"}
 		for _, text := range r.Payload.Discarded {
-			d.ids = append(d.ids, text.InputID)
+			if text.Kind != protocol.KindPrompt { // which waits for its turn, in no queue
+				d.ids = append(d.ids, text.InputID)
+			}
 		}
 		w.answered(c, in, cmd.sent, d, true)
 	case key != "" && r.OK && r.Payload.InputID != "":
