@@ -127,11 +127,7 @@ func (c *client) act() {
 			c.send("withdraw", map[string]any{"session_id": t.session, "input_id": t.input})
 		}
 	case 13, 14, 15:
-		if w.rng.IntN(4) == 0 && len(c.former) > 0 { // one that is open no more, perhaps, while another is
-			again := c.former[w.rng.IntN(len(c.former))]
-			w.sometimes("an approval is answered again")
-			c.send(again.typ, again.payload)
-		} else if len(asked) > 0 {
+		if len(asked) > 0 && !c.answerAgain(asked[w.rng.IntN(len(asked))]) {
 			c.approve(asked[w.rng.IntN(len(asked))])
 		}
 	case 16, 17:
@@ -155,6 +151,25 @@ func (c *client) act() {
 		c.read()
 	}
 }
+
+// answerAgain answers another approval of the session that an open one is of, which is open
+// no more, perhaps. False: the client has answered none, or does not want to.
+func (c *client) answerAgain(open string) bool {
+	w := c.w
+	for _, again := range c.former {
+		if id := again.payload["approval_id"].(string); id != open && sessionAsking(id) == sessionAsking(open) {
+			if w.rng.IntN(2) == 0 {
+				w.sometimes("an approval is answered again")
+				c.send(again.typ, again.payload)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sessionAsking is the session that an approval's id names.
+func sessionAsking(approvalID string) string { return strings.SplitN(approvalID, "-", 3)[2] }
 
 func keyed(cmd *command) bool { return cmd.payload["idempotency_key"] != nil }
 
@@ -344,8 +359,8 @@ func (c *client) replied(cmd *command, line []byte) {
 		c.accepted(cmd, a)
 	case "approve":
 		id := cmd.payload["approval_id"].(string)
-		w.vow("answered: "+id, strings.SplitN(id, "-", 3)[2], func(all map[string]*sessiontest.Story) bool {
-			s := all[strings.SplitN(id, "-", 3)[2]]
+		w.vow("answered: "+id, sessionAsking(id), func(all map[string]*sessiontest.Story) bool {
+			s := all[sessionAsking(id)]
 			return s != nil && s.Decided[id]
 		})
 	case "set_title":

@@ -78,12 +78,13 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	return model.ToolResult{OK: true, Text: "done"}
 }
 
-// rules asks about t.ask and allows the rest.
+// rules asks about t.ask and allows the rest. An answer for more than once is for calls
+// without arguments.
 type rules struct{}
 
 func (rules) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 	switch {
-	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0:
+	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0 && len(inv.Arguments) <= len("{}"):
 		return model.Verdict{Decision: model.Allow}
 	case mode == "deny":
 		return model.Verdict{Decision: model.Deny, Why: "mode"}

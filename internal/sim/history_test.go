@@ -151,9 +151,9 @@ func (c *client) noteReply(cmd *command, r reply) {
 		d := deed{what: "answer", id: id, key: cmd.payload["option"].(string)}
 		switch {
 		case r.OK:
-			w.answered(c, strings.SplitN(id, "-", 3)[2], cmd.sent, d, true)
+			w.answered(c, sessionAsking(id), cmd.sent, d, true)
 		case strings.HasPrefix(r.Error.Message, "approval_resolved"):
-			w.answered(c, strings.SplitN(id, "-", 3)[2], cmd.sent, d, false)
+			w.answered(c, sessionAsking(id), cmd.sent, d, false)
 		}
 	}
 }
