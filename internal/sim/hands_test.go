@@ -21,6 +21,9 @@ func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	return func(yield func(model.Delta, error) bool) {
 		for d, err := range (offline.Model{}).Stream(ctx, req) {
 			if fault := m.l.stopUntil(ctx, "answer of the model to "+req.SessionID); fault != nil {
+				if ctx.Err() != nil { // to give up takes a provider its time, too
+					_ = m.l.stopUntil(context.Background(), "end of the answer to "+req.SessionID)
+				}
 				yield(model.Delta{}, fault)
 				return
 			}

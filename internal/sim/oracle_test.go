@@ -83,6 +83,11 @@ func (w *world) held(power bool) {
 			w.fail("a client was told, and the journals do not have it: %s", v.what)
 		}
 	}
+	for _, s := range w.stories {
+		if w.life.unclean {
+			w.crashed[s.Run]++
+		}
+	}
 	w.judgeBy(files)
 }
 
@@ -288,6 +293,9 @@ func (w *world) notePlace(ev protocol.Event) {
 	case protocol.AgentEnd:
 		if ev.Error != nil && ev.Error.Code == protocol.CrashLoop {
 			w.sometimes("a run is given up after crashes")
+			if n := w.crashed[ev.RunID]; n < 3 {
+				w.fail("run %s is given up for its crashes, and the daemon was killed %d times", ev.RunID, n)
+			}
 		}
 		if len(ev.Discarded) > 0 {
 			w.sometimes("the end of a run hands texts back")

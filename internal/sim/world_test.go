@@ -84,6 +84,7 @@ type world struct {
 	moving  int                          // commands under way that choose another one
 	often   map[string]int               // operations that wait for nobody, by what they are
 	summing map[string]bool              // sessions whose summary is being made
+	crashed map[string]int               // how often the daemon was killed during a run
 	crossed bool                         // more than one of these was at a time
 	tick    int64                        // moments, of which each thing that is noted has two
 	ops     map[string][]porcupine.Operation
@@ -134,6 +135,8 @@ type life struct {
 	ready  bool // takes commands
 	leaves bool // was asked to stop
 	failed bool // did not start
+	// was killed, or a journal could not be told how it ended
+	unclean bool
 }
 
 // stop is where a goroutine of the daemon waits until the driver lets it go on. The
@@ -271,6 +274,7 @@ func (l *life) run() {
 			defer w.mu.Unlock()
 			if !l.gone() {
 				w.say("fault of %s: %v", id, err)
+				l.unclean = true
 				if strings.Contains(err.Error(), "torn") {
 					w.sometimes("a torn line is cut off")
 				}
@@ -301,7 +305,7 @@ func (w *world) kill(power bool) {
 	if !l.gone() {
 		close(l.dead)
 	}
-	l.ready, w.gates = false, nil
+	l.ready, l.unclean, w.gates = false, true, nil
 	w.counts["kills"]++
 	w.moving, w.crossed = 0, false
 	for _, a := range w.open {
@@ -552,7 +556,7 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
-		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{},
+		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1), runs: map[string]string{}})
