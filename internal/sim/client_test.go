@@ -23,6 +23,8 @@ type client struct {
 	pending []*command // without a reply
 	unsure  []*command // the daemon was gone before it replied
 	inputs  []taken
+	runs    map[string]string // by input
+	former  []*command        // answers to approvals
 
 	cursor event.Cursor
 	of     *life // that cursor is of
@@ -50,6 +52,7 @@ type reply struct {
 		InputID   string                    `json:"input_id"`
 		RunID     string                    `json:"run_id"`
 		ParentID  string                    `json:"parent_id"`
+		LastSeq   int                       `json:"last_seq"`
 		Discarded []protocol.DiscardedInput `json:"discarded"`
 		Accepted  *accepted                 `json:"accepted"`
 	} `json:"payload"`
@@ -124,7 +127,7 @@ func (c *client) act() {
 			c.send("withdraw", map[string]any{"session_id": t.session, "input_id": t.input})
 		}
 	case 13, 14, 15:
-		if len(asked) > 0 {
+		if len(asked) > 0 && !c.answerAgain(asked[w.rng.IntN(len(asked))]) {
 			c.approve(asked[w.rng.IntN(len(asked))])
 		}
 	case 16, 17:
@@ -148,6 +151,25 @@ func (c *client) act() {
 		c.read()
 	}
 }
+
+// answerAgain answers another approval of the session that an open one is of, which is open
+// no more, perhaps. False: the client has answered none, or does not want to.
+func (c *client) answerAgain(open string) bool {
+	w := c.w
+	for _, again := range c.former {
+		if id := again.payload["approval_id"].(string); id != open && sessionAsking(id) == sessionAsking(open) {
+			if w.rng.IntN(2) == 0 {
+				w.sometimes("an approval is answered again")
+				c.send(again.typ, again.payload)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sessionAsking is the session that an approval's id names.
+func sessionAsking(approvalID string) string { return strings.SplitN(approvalID, "-", 3)[2] }
 
 func keyed(cmd *command) bool { return cmd.payload["idempotency_key"] != nil }
 
@@ -220,7 +242,8 @@ func (c *client) approve(id string) {
 	c.w.mu.Lock()
 	options := c.w.open[id].Options
 	c.w.mu.Unlock()
-	o := options[c.w.rng.IntN(len(options))]
+	o, other := options[c.w.rng.IntN(len(options))], options[c.w.rng.IntN(len(options))]
+	c.former = append(c.former, &command{typ: "approve", payload: map[string]any{"approval_id": id, "option": other.ID}})
 	c.send("approve", map[string]any{"approval_id": id, "option": o.ID})
 }
 
@@ -336,8 +359,8 @@ func (c *client) replied(cmd *command, line []byte) {
 		c.accepted(cmd, a)
 	case "approve":
 		id := cmd.payload["approval_id"].(string)
-		w.vow("answered: "+id, strings.SplitN(id, "-", 3)[2], func(all map[string]*sessiontest.Story) bool {
-			s := all[strings.SplitN(id, "-", 3)[2]]
+		w.vow("answered: "+id, sessionAsking(id), func(all map[string]*sessiontest.Story) bool {
+			s := all[sessionAsking(id)]
 			return s != nil && s.Decided[id]
 		})
 	case "set_title":
@@ -403,6 +426,7 @@ func (c *client) accepted(cmd *command, a accepted) {
 		w.fail("%s is input %s, and was %s before", key, a.InputID, before)
 	}
 	w.inputs[a.SessionID+key] = a.InputID
+	c.runs[a.InputID] = a.RunID
 	c.inputs = append(c.inputs, taken{a.SessionID, a.InputID})
 	w.checker.Accepted(a.InputID, a.RunID)
 	w.vow("accepted: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {

@@ -47,7 +47,9 @@ type durable struct {
 type span struct{ from, to int }
 
 func newDisk(shadow string) *disk {
-	return &disk{shadow: shadow, files: map[uint64]*durable{}, names: map[string]map[string]uint64{}, dirs: map[string]bool{}}
+	return &disk{
+		shadow: shadow, files: map[uint64]*durable{}, names: map[string]map[string]uint64{}, dirs: map[string]bool{},
+	}
 }
 
 func inode(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }

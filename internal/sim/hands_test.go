@@ -21,6 +21,9 @@ func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	return func(yield func(model.Delta, error) bool) {
 		for d, err := range (offline.Model{}).Stream(ctx, req) {
 			if fault := m.l.stopUntil(ctx, "answer of the model to "+req.SessionID); fault != nil {
+				if ctx.Err() != nil { // to give up takes a provider its time, too
+					_ = m.l.stopUntil(context.Background(), "end of the answer to "+req.SessionID)
+				}
 				yield(model.Delta{}, fault)
 				return
 			}
@@ -78,12 +81,13 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	return model.ToolResult{OK: true, Text: "done"}
 }
 
-// rules asks about t.ask and allows the rest.
+// rules asks about t.ask and allows the rest. An answer for more than once is for calls
+// without arguments.
 type rules struct{}
 
 func (rules) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 	switch {
-	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0:
+	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0 && len(inv.Arguments) <= len("{}"):
 		return model.Verdict{Decision: model.Allow}
 	case mode == "deny":
 		return model.Verdict{Decision: model.Deny, Why: "mode"}

@@ -55,13 +55,16 @@ func (w *world) happened(session string, d deed) {
 func (w *world) answered(c *client, session string, sent int64, d deed, ok bool) {
 	w.tick += 2
 	n := slices.Index(w.clients, c)
-	w.record(session, porcupine.Operation{ClientId: 1 + n*100 + c.sent%100, Input: d, Call: sent, Output: ok, Return: w.tick})
+	w.record(session, porcupine.Operation{
+		ClientId: 1 + n*100 + c.sent%100, Input: d, Call: sent, Output: ok, Return: w.tick,
+	})
 }
 
 func (w *world) record(session string, op porcupine.Operation) {
 	at := fmt.Sprintf("daemon %d %s", w.life.number, session)
 	if w.ops[at] == nil { // it goes on from what the journal has
-		w.ops[at] = []porcupine.Operation{{Input: deed{what: "began", state: stateOf(w.stories[session])}, Call: 0, Return: 1}}
+		begins := deed{what: "began", state: stateOf(w.stories[session])}
+		w.ops[at] = []porcupine.Operation{{Input: begins, Call: 0, Return: 1}}
 	}
 	w.ops[at] = append(w.ops[at], op)
 }
@@ -136,7 +139,9 @@ func (c *client) noteReply(cmd *command, r reply) {
 	case cmd.typ == "abort" && r.OK:
 		d := deed{what: "abort"}
 		for _, text := range r.Payload.Discarded {
-			d.ids = append(d.ids, text.InputID)
+			if text.Kind != protocol.KindPrompt { // which waits for its turn, in no queue
+				d.ids = append(d.ids, text.InputID)
+			}
 		}
 		w.answered(c, in, cmd.sent, d, true)
 	case key != "" && r.OK && r.Payload.InputID != "":
@@ -146,9 +151,9 @@ func (c *client) noteReply(cmd *command, r reply) {
 		d := deed{what: "answer", id: id, key: cmd.payload["option"].(string)}
 		switch {
 		case r.OK:
-			w.answered(c, strings.SplitN(id, "-", 3)[2], cmd.sent, d, true)
+			w.answered(c, sessionAsking(id), cmd.sent, d, true)
 		case strings.HasPrefix(r.Error.Message, "approval_resolved"):
-			w.answered(c, strings.SplitN(id, "-", 3)[2], cmd.sent, d, false)
+			w.answered(c, sessionAsking(id), cmd.sent, d, false)
 		}
 	}
 }

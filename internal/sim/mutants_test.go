@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	mutate  = flag.String("mutants", "", "run the mutants whose names have this, all of them, or five that change with the day")
-	written = flag.String("write-found", "", "a file to be told how many seeds each mutant took, but for those that it has")
+	mutate  = flag.String("mutants", "", "run mutants: all, five of the day, or those whose names have this")
+	written = flag.String("write-found", "", "a file for the seeds that mutants took, but for those that it has")
 )
 
 // mutant is a small change to the daemon that breaks one thing.
@@ -138,6 +138,10 @@ func (m mutant) hunt(t *testing.T) (seed, how string) {
 	}
 	if found := foundAt.FindSubmatch(out); found != nil {
 		return string(found[1]), string(found[2])
+	}
+	if run.ProcessState.ExitCode() < 0 {
+		t.Errorf("%s: the histories were ended: %v", m.name, err)
+		return "", ""
 	}
 	return "?", string(out[max(0, len(out)-2000):]) // it cannot go on at all
 }

@@ -25,6 +25,8 @@ var (
 	placed = flag.Bool("places", true, "fail where no history has reached one of the places")
 	live1  = flag.Bool("live", false, "print the trace as it grows")
 	steps  = flag.Int("steps", 400, "how many things happen in a history before faults end")
+	alike  = flag.Int("alike", 10, "how many conversations are held twice")
+	wires  = flag.Int("wires", 10, "how many times clients are set on the real server")
 	twice  = flag.Int("twice", 20, "how many histories are run twice and compared")
 )
 
@@ -125,13 +127,23 @@ var places = []string{
 	"a steer while an approval waits",
 	"a text is sent again after the daemon was gone",
 	"a text is sent again while the first is under way",
+	"a call is cut off",
+	"a conversation is summarised",
+	"a message is cut off",
+	"a power cut while a summary is made",
+	"a run is given up after crashes",
+	"a steer skips a call",
+	"a torn line is cut off",
+	"an approval is answered again",
 	"killed at create",
 	"killed at first",
 	"killed at link",
 	"killed at sync",
 	"killed at truncate",
 	"killed at write",
+	"killed between the journal and what is announced of it",
 	"killed while an approval waits",
+	"the end of a run hands texts back",
 	"the active session is looked for after a start",
 }
 
