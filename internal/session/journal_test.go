@@ -130,7 +130,9 @@ func life() []Record {
 			Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}},
 		},
 		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
-		AgentSession{ID: "s-1"}, AgentTook{RunID: "run-5"}, AgentPrompted{RunID: "run-5", Text: "Go on."},
+		AgentSession{ID: "s-1"},
+		AgentTook{RunID: "run-5"},
+		AgentPrompted{RunID: "run-5", Text: "Go on."},
 	}
 	var records []Record
 	for i, f := range facts {
