@@ -121,7 +121,7 @@ var layers = []layer{
 	{pattern: "internal/model/credentials", ours: []string{"internal/lock", "internal/regular", "internal/tomlfile"}},
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire", "internal/sse"}},
 	{pattern: "internal/doctor", ours: []string{
-		"internal/mcpfile", "internal/policy", "internal/session", "internal/tool",
+		"internal/format", "internal/hookfile", "internal/mcpfile", "internal/policy", "internal/session", "internal/tool",
 		"internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/credentials",
 		"internal/model/wire",
 	}},

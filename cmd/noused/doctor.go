@@ -121,7 +121,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, ServersFile: filepath.Join(cfg.ConfigDir, mcpfile.Name),
 		Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
 		KeyVariable: cfg.vendors(getenv).config(cfg.Model.Provider, true).APIKeyEnv,
-		Models:      ask.models, Window: ask.window,
+		Models:      ask.models, Window: ask.window, Fallbacks: ask.fallbacks(), Folders: projectsOf(cfg.Workdir),
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
 			filepath.Join(xdg.Config(getenv), "systemd/user"), "/etc/systemd/user",
@@ -183,6 +183,37 @@ func (a *ownModel) models(ctx context.Context) ([]string, error) {
 		a.made.heard(a.made.choice(), modelwire.WindowOf(listed, s.Model))
 	}
 	return modelwire.NamesOf(listed), err
+}
+
+// fallbacks are the models that answer while another cannot. A module is not started to see
+// whether it could.
+func (a *ownModel) fallbacks() (list []doctor.Fallback) {
+	for _, c := range a.made.Fallbacks() {
+		f := doctor.Fallback{Model: c.Provider + "/" + c.Name}
+		if c.Provider != "module" {
+			_, f.Err = a.made.Model(c)
+		}
+		if f.Err != nil {
+			f.Err = errors.New(strings.TrimPrefix(f.Err.Error(), f.Model+": "))
+		}
+		if variable := a.made.config(c.Provider, false).APIKeyEnv; variable != "" && a.made.key(c.Provider, variable) == "" {
+			f.Provider = c.Provider
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// projectsOf are the folders whose hooks a person means who asks: the one that doctor was
+// started in, and the daemon's.
+func projectsOf(workdir string) (folders []string) {
+	here, _ := os.Getwd()
+	for _, dir := range []string{here, workdir} {
+		if real, err := filepath.EvalSymlinks(dir); dir != "" && err == nil {
+			folders = append(folders, real)
+		}
+	}
+	return folders
 }
 
 // window is how many tokens the model can read, and who says so.

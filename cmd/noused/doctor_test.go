@@ -115,6 +115,22 @@ func TestDoctorKnowsTheDaemonsModel(t *testing.T) {
 	wantLines(t, out, "ok    model          offline: ")
 }
 
+// The models that would answer in another's place are listed, with what keeps one from it, and
+// the hooks of the project that doctor is started in.
+func TestDoctorListsFallbacksAndHooks(t *testing.T) {
+	d := unstarted(t, "noused")
+	d.write("noused/config.toml", "fallback = [\"mistral/large\", \"ollama/qwen3\", \"offline\"]\n", 0o600)
+	d.write(".noused/config.toml", "[[hook]]\non = \"after_tool\"\ncommand = [\"true\"]\n", 0o600)
+	out, status := d.doctor()
+	wantLines(t, out, "warn  model          fallback 1, mistral/large, is passed over: ", "MISTRAL_API_KEY",
+		"nous login mistral", "ok    model          fallback 2, ollama/qwen3: can be asked\n",
+		"ok    model          fallback 3, offline", "warn  hooks ", "has 1 hook that you do not trust: it does not run\n",
+		"fix:  nous trust, in ")
+	if strings.Count(out, "mistral/large") != 1 || status != 0 {
+		t.Errorf("got exit status %d, want 0, and the model named once:\n%s", status, out)
+	}
+}
+
 // What doctor says of tools holds for the daemon: it hides the same from them, and
 // knows the policy.
 func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {

@@ -41,6 +41,7 @@ const (
 	Audit         = "audit"
 	Tools         = "tools"
 	Model         = "model"
+	Hooks         = "hooks"
 	Fleet         = "fleet"
 	Systemd       = "systemd"
 )
@@ -73,7 +74,9 @@ type Options struct {
 	Models func(context.Context) ([]string, error)
 	// Window is how many tokens the model can read, and who says so, of one over
 	// HTTP. It is asked after Models.
-	Window func() (tokens int64, whence string)
+	Window    func() (tokens int64, whence string)
+	Fallbacks []Fallback // in the order in which they are asked
+	Folders   []string   // of projects whose hooks are looked at, without symlinks
 	// Fleet joins the fleet's server and leaves it; nil where there is none. away: the
 	// server does not answer. It ends soon.
 	Fleet       func(context.Context) (away bool, err error)
@@ -116,7 +119,9 @@ func Run(ctx context.Context, o Options, tell func(Finding)) (failed int, err er
 	}}
 	e.configuration()
 	e.state(ctx)
-	for _, look := range []func(context.Context){e.sockets, e.tools, e.model, e.fleet, e.systemd} {
+	for _, look := range []func(context.Context){
+		e.sockets, e.tools, e.model, e.fallbacks, e.hooks, e.fleet, e.systemd,
+	} {
 		if ctx.Err() != nil {
 			break
 		}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/hookfile"
 	"noused/internal/lock"
 	"noused/internal/model"
 	"noused/internal/model/openai"
@@ -829,5 +830,65 @@ func TestManySessions(t *testing.T) {
 	cancel()
 	if _, err := Run(ctx, w.Options, func(Finding) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that it was told to stop", err)
+	}
+}
+
+// Each fallback is listed, with why one would be passed over; so are a project's hooks that
+// nobody trusts, and those that were changed since.
+func TestFallbacksAndHooks(t *testing.T) {
+	w := newWorld(t)
+	w.Fallbacks = []Fallback{
+		{Model: "ollama/qwen3"},
+		{Model: "mistral/large", Provider: "mistral", Err: errors.New("MISTRAL_API_KEY is not set")},
+	}
+	project := w.at("project")
+	w.Folders = []string{project, w.at("plain"), project}
+	w.write("plain/.keep", "", 0o600)
+	const hook = "[[hook]]\non = \"before_tool\"\ncommand = [\"true\"]\n"
+	w.write("project/.noused/config.toml", hook, 0o600)
+	told := func() (all []Finding) {
+		t.Helper()
+		if _, err := Run(t.Context(), w.Options, func(f Finding) {
+			if f.Area == Hooks || strings.Contains(f.What, "fallback") {
+				all = append(all, f)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	file := w.at("project/.noused/config.toml")
+	want := []Finding{
+		{Status: OK, Area: Model, What: "fallback 1, ollama/qwen3: can be asked"},
+		{
+			Status: Warn, Area: Model, What: "fallback 2, mistral/large, is passed over: MISTRAL_API_KEY is not set",
+			Fix: "nous login mistral saves its key",
+		},
+		{
+			Status: Warn, Area: Hooks, What: file + " has 1 hook that you do not trust: it does not run",
+			Fix: "nous trust, in " + project + ", shows what runs and asks you",
+		},
+	}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("(-want +got): %s", diff)
+	}
+	w.must(hookfile.Trust(w.dir, project, []byte(hook), t0))
+	want[2] = Finding{Status: OK, Area: Hooks, What: file + " has 1 hook, which you trust"}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("trusted (-want +got): %s", diff)
+	}
+	w.write("project/.noused/config.toml", hook+hook, 0o600)
+	want[2] = Finding{
+		Status: Warn, Area: Hooks,
+		What: file + " was changed since you trusted it: its 2 hooks do not run, and what they guarded is denied",
+		Fix:  "nous trust, in " + project + ", shows what runs and asks you",
+	}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("changed (-want +got): %s", diff)
+	}
+	w.write("project/.noused/config.toml", "[[hook]]\non = \"nowhere\"\n", 0o600)
+	got := told()
+	if last := got[len(got)-1]; last.Status != Fail || last.Area != Hooks || !strings.Contains(last.What, "nowhere") {
+		t.Errorf("got %+v of a file that cannot be read, want a failure", last)
 	}
 }

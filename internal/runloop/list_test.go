@@ -157,3 +157,16 @@ func TestAPageOfAFolderReadsNoMoreThanItTakes(t *testing.T) {
 		t.Errorf("another folder: got %+v %v, and %d journals read", list, err, known())
 	}
 }
+
+// Who looks at the tools before there is a session makes none.
+func TestToLookAtToolsMakesNoSession(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx := context.Background()
+	tools, err := answered(f.listTools(ctx, protocol.ListToolsParams{}))
+	if err != nil || len(tools.Tools) == 0 {
+		t.Fatalf("got %+v, %v", tools, err)
+	}
+	if ids, err := f.store.IDs(); err != nil || len(ids) > 0 {
+		t.Errorf("there are %d sessions, %v", len(ids), err)
+	}
+}

@@ -378,9 +378,17 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 		tools  []string
 		from   model.Scope
 	}
-	id, err := h.sessionID(p.SessionID)
-	if err != nil {
-		return a, err
+	id := p.SessionID
+	if id == "" {
+		if id, err = h.active(); err != nil {
+			return a, err
+		}
+	}
+	if id == "" { // to look makes no session
+		a.Later = func(ctx context.Context) (protocol.Tools, error) {
+			return h.toolsFrom(ctx, model.Scope{Workdir: resolved(h.env.Workdir)}, stateWait, false, nil), nil
+		}
+		return a, nil
 	}
 	c, err := queryOrPeek(ctx, h, id, func(m *machine) (choice, error) {
 		return choice{m.s.ToolsChosen, m.s.Tools, m.scope()}, nil

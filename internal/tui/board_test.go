@@ -34,7 +34,7 @@ func TestTheBoardIsLive(t *testing.T) {
 	off := false
 	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
 	h.press("f4")
-	h.sees("2 idle", "The other one")
+	h.sees("1 idle", "The other one") // and not the one in which nothing was said
 	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: other}, Text: "words for the other"})
 	h.sees("1 done, unread", "words for the other")
 	h.write("other")
@@ -150,13 +150,14 @@ func TestTheBoardTellsThatAFolderIsGone(t *testing.T) {
 func TestTheBoardAfterTheDaemonCameBack(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
+	off := false
+	beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "Made before", Activate: &off})
 	h.press("f4")
 	h.sees("1 idle")
 	d.Kill()
 	h.sees("reconnecting")
 	d.Start()
 	h.until("the connection", func() bool { return h.offline == nil })
-	off := false
 	beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "Made after", Activate: &off})
 	id := beside(h, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1)}).Sessions[0].SessionID
 	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "hello"})

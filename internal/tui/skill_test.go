@@ -96,3 +96,35 @@ func testSkillsOfAnOlderCore(t *testing.T, habits tuitest.Habits) {
 	k.types("/skill:review now")
 	k.hears("this core is an older one and does not know how to use skills")
 }
+
+// A file in the session's folder makes a command: the menu has it, with its description, and
+// what it says goes to the model with what stands behind it.
+func TestACommandOfAFile(t *testing.T) {
+	d := startNoused(t, "")
+	file := filepath.Join(t.TempDir(), ".claude", "commands", "mend-it.md")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "---\ndescription: Mend an issue.\n---\nMend issue $1 as asked: $ARGUMENTS.\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := useDaemon(t, d.Socket)
+	folder := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	made := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "Elsewhere", Workdir: folder})
+	h.write("/switch " + made.SessionID)
+	h.press("enter")
+	h.until("the session", func() bool { return h.state.SessionID == made.SessionID })
+	h.write("/mend")
+	h.until("the command in the menu", func() bool {
+		return h.input.Menu.Open() && h.input.Menu.Rows[0].Text == "/mend-it"
+	})
+	h.sees("Mend an issue.")
+	h.press("enter")
+	h.write("12 today")
+	h.press("enter")
+	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 && len(h.unsent) == 0 })
+	if said, want := asked(t, h), "Mend issue 12 as asked: 12 today."; said != want {
+		t.Errorf("sent was %q, want %q", said, want)
+	}
+}

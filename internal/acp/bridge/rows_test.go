@@ -219,6 +219,36 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// An editor lists the commands that are files of the session's folder, and the model reads what
+// such a file says.
+func TestCommandsOfFiles(t *testing.T) {
+	d, folder := startDaemon(t, ""), t.TempDir()
+	file := filepath.Join(folder, ".claude", "commands", "fix.md")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "---\ndescription: fix an issue\n---\nFix issue $1, all of it: $ARGUMENTS.\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := newEditor(t, d.Socket)
+	s := e.open(folder)
+	u, _ := e.awaitUpdate(s, 0, "the commands", func(u update) bool { return u.Commands != nil })
+	i := slices.IndexFunc(u.Commands, func(c acp.Command) bool { return c.Name == "fix" })
+	if i < 0 || u.Commands[i].Description != "fix an issue" || u.Commands[i].Input == nil {
+		t.Fatalf("the editor is told %+v", u.Commands)
+	}
+	if got := e.say(s, "/fix 12 now"); got != acp.EndTurn {
+		t.Errorf("got %s, want end_turn", got)
+	}
+	all := command(t, d.Socket, protocol.SearchSessions, protocol.SearchSessionsParams{
+		Text: "Fix issue 12, all of it: 12 now.",
+	})
+	if len(all.Matches) == 0 {
+		t.Error("the model was not told what the file says")
+	}
+}
+
 func TestSessionsAreListedAndDeleted(t *testing.T) {
 	d := startDaemon(t, "")
 	e := newEditor(t, d.Socket)
