@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -66,7 +67,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 	return cmd
 }
 
-func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
+func (a *app) printQueued(r protocol.InputAccepted) { a.Println(r.RunID) }
 
 func (a *app) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
@@ -87,7 +88,7 @@ func (a *app) withdrawCommand() *cobra.Command {
 				return err
 			}
 			p := protocol.WithdrawParams{Scope: scope, InputID: id}
-			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.println(r.Text) })
+			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.Println(r.Text) })
 		},
 	}
 }
@@ -133,8 +134,8 @@ func (a *app) abortCommand() *cobra.Command {
 				p.RunID = args[0]
 			}
 			return query(cmd.Context(), a, protocol.Abort, p, func(r protocol.AbortAccepted) {
-				a.println(r.RunID)
-				a.printer().HandBack(r.Discarded)
+				a.Println(r.RunID)
+				a.HandBack(r.Discarded)
 			})
 		},
 	}
@@ -165,7 +166,7 @@ func (a *app) setModeCommand() *cobra.Command {
 				return err
 			}
 			p := protocol.SetModeParams{Scope: scope, Mode: mode}
-			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(string(r.Mode)) })
+			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.Println(string(r.Mode)) })
 		},
 	}
 }
@@ -188,7 +189,7 @@ default for the daemon's own. With --effort it is told how hard to think.`,
 			}
 			p.Scope, p.Model = scope, args[0]
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) {
-				a.println(modelName(r.Model))
+				a.Println(plain.ModelName(r.Model))
 			})
 		},
 	}
@@ -212,8 +213,8 @@ func (a *app) compactCommand() *cobra.Command {
 			}
 			p := protocol.CompactSessionParams{Scope: scope, Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
-				a.println(r.Summary)
-				a.notef("summarised: %d tokens before; kept everything from %s on", r.TokensBefore, r.FirstKeptEntryID)
+				a.Println(r.Summary)
+				a.Notef("summarised: %d tokens before; kept everything from %s on", r.TokensBefore, r.FirstKeptEntryID)
 			})
 		},
 	}
@@ -227,7 +228,7 @@ func (a *app) pingCommand() *cobra.Command {
 		Short: "Check whether the daemon answers",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.println(r.Message) })
+			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.Println(r.Message) })
 		},
 	}
 }

@@ -136,7 +136,7 @@ it: nous set-model, or /model on the screen, changes that of one session.`,
 				if st.Model.Provider == "" {
 					return protocol.Rejectf(protocol.NoModel, "no model is chosen: nous setup")
 				}
-				a.println(modelWord(st.Model))
+				a.Println(modelWord(st.Model))
 				return nil
 			}
 			s, err := a.newSetup(cmd.Context())
@@ -223,7 +223,7 @@ func localProvider(baseURL string) string {
 func (s *setupRun) reload() error {
 	r, err := ask(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	for _, wrong := range r.Errors {
-		s.notef("%s", wrong)
+		s.Notef("%s", wrong)
 	}
 	return err
 }
@@ -235,13 +235,13 @@ func (s *setupRun) asks() bool { return s.personThere() }
 // word is the answer where free is set.
 func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
 	for i, word := range words[:min(len(words), maxChoices)] {
-		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.Paint(plain.Dim, about[i]))
+		fmt.Fprintf(s.Err, "  %2d  %-28s %s\n", i+1, word, s.ErrStyle.Paint(plain.Dim, about[i]))
 	}
 	if more := len(words) - maxChoices; more > 0 {
-		s.notef("      and %d more: write a name", more)
+		s.Notef("      and %d more: write a name", more)
 	}
 	for {
-		fmt.Fprintf(s.err, "%s [%s] ", question, words[0])
+		fmt.Fprintf(s.Err, "%s [%s] ", question, words[0])
 		line, err := s.in.ReadString('\n')
 		answer := strings.TrimSpace(line)
 		n, noNumber := strconv.Atoi(answer)
@@ -255,7 +255,7 @@ func (s *setupRun) choose(question string, words, about []string, free bool) (st
 		case noNumber != nil && (free || slices.Contains(words, answer)):
 			return answer, nil
 		}
-		s.notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
+		s.Notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
 	}
 }
 
@@ -377,18 +377,18 @@ func (s *setupRun) login(provider string, wanted bool) error {
 			s.dir)
 	case row.Refused:
 		err := errors.Join(credentials.TakeBack(s.dir, provider, key, saved[provider]), s.reload())
-		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
-		s.notef("the key is not kept; copy it again")
+		s.Complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
+		s.Notef("the key is not kept; copy it again")
 		return errors.Join(err, &quietExit{exitNoModel})
 	case row.NoCredit:
-		s.notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
+		s.Notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
 	case row.Reachable != nil && !*row.Reachable:
-		s.notef("the key is saved; it could not be tried: %s", row.Problem)
+		s.Notef("the key is saved; it could not be tried: %s", row.Problem)
 	default:
-		s.notef("the key works")
+		s.Notef("the key works")
 	}
 	if row.KeyVariable != "" {
-		s.notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
+		s.Notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
 			row.KeyVariable)
 	}
 	return nil
@@ -413,7 +413,7 @@ func (s *setupRun) readKey(provider string) (string, error) {
 	}
 	ctx, stop := signal.NotifyContext(s.ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
+	fmt.Fprintf(s.Err, "Key of %s (it is not shown): ", provider)
 	type pasted struct {
 		key []byte
 		err error
@@ -425,14 +425,14 @@ func (s *setupRun) readKey(provider string) (string, error) {
 	}()
 	select {
 	case p := <-read:
-		fmt.Fprintln(s.err)
+		fmt.Fprintln(s.Err)
 		key := strings.TrimSpace(string(p.key))
 		if p.err == nil && key == "" {
 			p.err = errors.New("no key was given; nothing was changed")
 		}
 		return key, p.err
 	case <-ctx.Done(): // the terminal shows again what is written
-		fmt.Fprintln(s.err)
+		fmt.Fprintln(s.Err)
 		return "", errors.Join(term.Restore(f.Fd(), shown), &quietExit{exitLeft})
 	}
 }
@@ -513,7 +513,7 @@ func (s *setupRun) saveModel(provider, name string) error {
 				"or another nous setup has chosen since",
 			s.dir, modelWord(st.Model))
 	}
-	s.println(modelWord(st.Model) +
+	s.Println(modelWord(st.Model) +
 		" answers now. Sessions that another model has answered keep it: nous set-model default changes that")
 	return nil
 }

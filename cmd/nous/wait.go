@@ -140,7 +140,7 @@ func (a *app) modelsMissing(ctx context.Context, busy []string) error {
 	}
 	for _, run := range state.Runs {
 		if run.WaitingFor == protocol.WaitModel && slices.Contains(busy, run.SessionID) {
-			a.complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
+			a.Complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
 			return &quietExit{exitNoModel}
 		}
 	}
@@ -149,12 +149,12 @@ func (a *app) modelsMissing(ctx context.Context, busy []string) error {
 
 // printWaits prints the approval that a session waits for.
 func (a *app) printWaits(one protocol.Approval) {
-	if a.json {
+	if a.JSON {
 		if line, err := json.Marshal(one); err == nil {
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 		return
 	}
-	a.println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
-	a.notef("nous approve %s says yes, nous deny %s no", one.ApprovalID, one.ApprovalID)
+	a.Println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
+	a.Notef("nous approve %s says yes, nous deny %s no", one.ApprovalID, one.ApprovalID)
 }
