@@ -470,7 +470,7 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 // mustAsk refuses a daemon that would make every call without asking, where somebody
 // reports how approvals end.
 func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err == nil {
 		err = client.AsksApprovals(state)
 	}

@@ -35,7 +35,7 @@ func must(err error) {
 
 func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var words []string
-	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
+	reply, err := request(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
 	for _, s := range reply.Sessions {
 		words = append(words, s.SessionID+"\t"+plain.OneLine(s.Title, 40))
 	}
@@ -48,7 +48,7 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 	}
 	scope, _ := a.scope(cmd.Context(), needIfAny)
 	var words []string
-	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
+	reply, err := request(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 	for _, t := range reply.Tools {
 		words = append(words, t.Name+"\t"+plain.OneLine(t.Description, 40))
 	}
@@ -63,7 +63,7 @@ func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]str
 		return completions(nil, nil)
 	}
 	words := []string{"default"}
-	reply, err := ask(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{})
+	reply, err := request(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{})
 	for _, m := range reply.Models {
 		if m.Name == "" {
 			m.Model += "/"

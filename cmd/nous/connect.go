@@ -138,8 +138,8 @@ func (a *app) startOnScreen(ctx context.Context) error {
 	return err
 }
 
-// way leads to the daemon, and starts none.
-func (a *app) way() follow.Dialer {
+// runningDaemon leads to the daemon, and starts none.
+func (a *app) runningDaemon() follow.Dialer {
 	if a.completing && len(a.hosts) == 0 { // the flags have just been read
 		if err := a.chooseHosts(completed); err != nil {
 			return nowhere{err}
@@ -193,10 +193,10 @@ func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) 
 	return hello.Epoch, true, err
 }
 
-func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
+func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.runningDaemon().Events(ctx) }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
-	way := d.a.way()
+	way := d.a.runningDaemon()
 	conn, err := way.Commands(ctx)
 	if d.a.far != nil { // nous proxy does it there
 		return conn, err
@@ -267,8 +267,8 @@ func (k *keeper) Send(ctx context.Context, command string, p protocol.Params) (r
 	return reply, err
 }
 
-// ask sends one command on a connection of its own and returns its reply.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
+// request sends one command on a connection of its own and returns its reply.
+func request[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
 	return client.Call(ctx, a.daemonSender(), def, p)
 }
 

@@ -57,7 +57,7 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	if p.SessionID != "" { // the event socket would wait for it for ever
 		scope, err := a.scope(keys.Soft, needOne)
 		if err == nil {
-			_, err = ask(keys.Soft, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+			_, err = request(keys.Soft, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 		}
 		if err != nil {
 			return err

@@ -141,7 +141,7 @@ func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, i
 	if !strings.ContainsAny(text, "/@") || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, nil
 	}
-	r, err := ask(ctx, a, protocol.Expand, protocol.ExpandParams{Scope: scope, Text: text})
+	r, err := request(ctx, a, protocol.Expand, protocol.ExpandParams{Scope: scope, Text: text})
 	switch {
 	case errors.Is(err, client.ErrUnsupported):
 		return text, images, nil

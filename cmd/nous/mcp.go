@@ -162,7 +162,7 @@ func (a *app) changedServer(ctx context.Context, what, name string) error {
 // wrong. It fails where that is about one of those servers.
 func (a *app) reloadServers(ctx context.Context, changed ...string) error {
 	a.noStart = true // it is not needed for this
-	r, err := ask(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := request(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	var gone *client.NoDaemonError
 	switch {
 	case errors.As(err, &gone):

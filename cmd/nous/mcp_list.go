@@ -119,13 +119,13 @@ func (a *app) serversOf(ctx context.Context, dir string) (protocol.Tools, error)
 	}
 	if scope.SessionID == "" {
 		one := 1
-		r, err := ask(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
+		r, err := request(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
 		if err != nil || len(r.Sessions) == 0 {
 			return protocol.Tools{}, err
 		}
 		scope.SessionID = r.Sessions[0].SessionID
 	}
-	return ask(ctx, a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
+	return request(ctx, a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 }
 
 func (a *app) mcpGetCommand() *cobra.Command {

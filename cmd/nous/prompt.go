@@ -379,7 +379,7 @@ func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
 		what = p.RunID
 	}
 	a.Notef("aborting %s; Ctrl-C again leaves without waiting for its end", what)
-	reply, err := ask(ctx, a, protocol.Abort, p)
+	reply, err := request(ctx, a, protocol.Abort, p)
 	var wire *protocol.Error
 	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected {
 		return nil

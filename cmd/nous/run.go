@@ -96,7 +96,7 @@ func (a *app) withdrawCommand() *cobra.Command {
 // queuedNamed is the id of the queued text that a beginning of an id means. What
 // does not wait is the daemon's to refuse.
 func (a *app) queuedNamed(ctx context.Context, scope protocol.Scope, name string) (string, error) {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err != nil {
 		return "", err
 	}

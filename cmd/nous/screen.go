@@ -58,7 +58,7 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 // site is the daemon that is meant, for the screen.
 func (a *app) site() tui.Site {
 	return tui.Site{
-		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil &&
+		Daemon: a.runningDaemon(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil &&
 			a.socket == protocol.DefaultSocket(os.Getenv),
 		Start: a.startOnScreen, Other: a.otherVersion, SetUp: a.setupArgs(),
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {

@@ -163,7 +163,7 @@ func (a *app) chooseModel(ctx context.Context, scope protocol.Scope, name string
 	if name == "" {
 		return nil
 	}
-	_, err := ask(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: name})
+	_, err := request(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: name})
 	if err != nil {
 		return &modelError{err}
 	}

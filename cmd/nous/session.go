@@ -270,7 +270,7 @@ func (a *app) branchCommand() *cobra.Command {
 				return err
 			}
 			if scope.SessionID == "" {
-				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				state, err := request(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}

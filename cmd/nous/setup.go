@@ -183,14 +183,14 @@ func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
 		return nil, cmdline.Errorf("keys and the daemon's model are files of its machine: run nous there")
 	}
 	s := &setupRun{app: a, ctx: ctx, dir: setup.ConfigDir(os.Getenv), in: bufio.NewReader(io.LimitReader(a.in, maxPasted))}
-	return s, s.look(false)
+	return s, s.listModels(false)
 }
 
-// look asks the daemon which models there are; the daemon asks the servers, with saved keys
+// listModels asks the daemon which models there are; the daemon asks the servers, with saved keys
 // where saved is set. What servers of this machine list is that of the provider that the
 // catalogue has at their port.
-func (s *setupRun) look(saved bool) error {
-	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true, Saved: saved})
+func (s *setupRun) listModels(saved bool) error {
+	r, err := request(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true, Saved: saved})
 	for i, m := range r.Models {
 		if m.Source == "server" && m.Provider == "openai" {
 			r.Models[i].Provider = cmp.Or(localProvider(m.BaseURL), m.Provider)
@@ -221,7 +221,7 @@ func localProvider(baseURL string) string {
 
 // reload has the daemon read the keys and its configuration.
 func (s *setupRun) reload() error {
-	r, err := ask(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := request(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	for _, wrong := range r.Errors {
 		s.Notef("%s", wrong)
 	}
@@ -367,7 +367,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	if err := credentials.Save(s.dir, provider, key); err != nil {
 		return err
 	}
-	if err := errors.Join(s.reload(), s.look(true)); err != nil {
+	if err := errors.Join(s.reload(), s.listModels(true)); err != nil {
 		return err
 	}
 	row, found := s.row(provider)
@@ -520,7 +520,7 @@ func (s *setupRun) saveModel(provider, name string) error {
 
 // daemonState is get_state of the daemon, without a session.
 func (a *app) daemonState(ctx context.Context) (protocol.State, error) {
-	return ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	return request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
 }
 
 func modelWord(m protocol.ModelInfo) string {

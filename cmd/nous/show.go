@@ -37,7 +37,7 @@ or that of this folder.`,
 				return err
 			}
 			if scope.SessionID == "" { // the active one
-				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				state, err := request(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}

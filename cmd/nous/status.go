@@ -33,7 +33,7 @@ With --json it is one object: what get_state and list_tools say of the daemon.`,
 
 // status never starts a daemon: to look must not change what is looked at.
 func (a *app) status(ctx context.Context) error {
-	conn, err := a.way().Commands(ctx)
+	conn, err := a.runningDaemon().Commands(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ runs; it starts none, and its exit status is 0 then, too.`,
 func (a *app) statusline(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, statuslineTime)
 	defer done()
-	conn, err := a.way().Commands(ctx)
+	conn, err := a.runningDaemon().Commands(ctx)
 	if err != nil {
 		return
 	}

@@ -112,7 +112,7 @@ func mayChange(update follow.Update, ids []string) bool {
 // busyOf are those of the sessions that work. The error is a *quietExit where one waits.
 func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err error) {
 	for _, id := range ids {
-		state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err erro
 
 // modelsMissing is a *quietExit where a run waits for a model.
 func (a *app) modelsMissing(ctx context.Context, busy []string) error {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}

@@ -251,8 +251,8 @@ func (g *gevalsRun) exchange() *exchange {
 	}}
 }
 
-// ask sends a request and reads until its reply.
-func (g *gevalsRun) ask(ctx context.Context, c *child, method string, params any, limit time.Duration) (*exchange,
+// request sends a request and reads until its reply.
+func (g *gevalsRun) request(ctx context.Context, c *child, method string, params any, limit time.Duration) (*exchange,
 	error,
 ) {
 	x := g.exchange()
@@ -262,9 +262,9 @@ func (g *gevalsRun) ask(ctx context.Context, c *child, method string, params any
 	return x, c.await(ctx, x, limit)
 }
 
-// begin starts a process and initializes it. An error means that it cannot be
+// initialize starts a process and initializes it. An error means that it cannot be
 // started; a process that did not initialize is ended, and nil.
-func (g *gevalsRun) begin(ctx context.Context) (*child, error) {
+func (g *gevalsRun) initialize(ctx context.Context) (*child, error) {
 	g.id = 0
 	c, err := g.start(ctx)
 	if err != nil {
@@ -274,7 +274,7 @@ func (g *gevalsRun) begin(ctx context.Context) (*child, error) {
 		Version string         `json:"protocolVersion"`
 		Config  jsontext.Value `json:"config,omitzero"`
 	}{"0.0.1", jsontext.Value(g.desc.Config)}
-	x, err := g.ask(ctx, c, "initialize", params, startTime)
+	x, err := g.request(ctx, c, "initialize", params, startTime)
 	switch {
 	case err != nil:
 		g.sheet.fail(gInit, "%s", g.end(c, 0, err))
@@ -306,7 +306,7 @@ func (g *gevalsRun) end(c *child, grace time.Duration, reason error) string {
 // or just one: initialize, calls, shutdown. It returns the findings of the
 // called operations.
 func (g *gevalsRun) lifecycle(ctx context.Context) ([]Finding, error) {
-	c, err := g.begin(ctx)
+	c, err := g.initialize(ctx)
 	if c == nil || err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (g *gevalsRun) lifecycle(ctx context.Context) ([]Finding, error) {
 	for _, t := range targets {
 		s := newSheet(gevalsCallClauses)
 		if c == nil {
-			if c, err = g.begin(ctx); err != nil {
+			if c, err = g.initialize(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -376,7 +376,7 @@ func (g *gevalsRun) missing(ctx context.Context, c *child, t target, s *sheet) (
 	x, err := g.execute(ctx, c, t.name, args, s)
 	if err != nil {
 		s.fail(gMissing, "without %s: %s", quote(name), g.end(c, 0, err))
-		return g.begin(ctx)
+		return g.initialize(ctx)
 	}
 	s.test(gMissing, ifNot(x.code == "-32602", fmt.Sprintf("without %s: %s", quote(name), x.outcome())))
 	return c, nil
@@ -395,7 +395,7 @@ func (g *gevalsRun) execute(ctx context.Context, c *child, op string, args jsont
 ) {
 	g.calls, g.last = s, s
 	defer func() { g.calls = nil }()
-	return g.ask(ctx, c, "execute", g.params(op, args), g.desc.Timeout)
+	return g.request(ctx, c, "execute", g.params(op, args), g.desc.Timeout)
 }
 
 func (g *gevalsRun) params(op string, args jsontext.Value) any {
@@ -414,7 +414,7 @@ func (g *gevalsRun) params(op string, args jsontext.Value) any {
 
 // shutdown ends a process as the daemon does.
 func (g *gevalsRun) shutdown(ctx context.Context, c *child) {
-	_, err := g.ask(ctx, c, "shutdown", struct{}{}, ackTime)
+	_, err := g.request(ctx, c, "shutdown", struct{}{}, ackTime)
 	e := c.finish(exitTime)
 	g.left = append(g.left, e.left...)
 	switch {
@@ -442,20 +442,20 @@ func (g *gevalsRun) wants(c *clause, x *exchange, code string) {
 
 // unknown asks for something that does not exist.
 func (g *gevalsRun) unknown(ctx context.Context) error {
-	c, err := g.begin(ctx)
+	c, err := g.initialize(ctx)
 	if c == nil || err != nil {
 		return err
 	}
-	x, err := g.ask(ctx, c, unknownName, struct{}{}, startTime)
+	x, err := g.request(ctx, c, unknownName, struct{}{}, startTime)
 	if err != nil {
 		g.sheet.fail(gMethod, "%s", g.end(c, 0, err))
-		if c, err = g.begin(ctx); c == nil || err != nil {
+		if c, err = g.initialize(ctx); c == nil || err != nil {
 			return err
 		}
 	} else {
 		g.wants(gMethod, x, "-32601")
 	}
-	x, err = g.ask(ctx, c, "execute", g.params(unknownName, jsontext.Value("{}")), startTime)
+	x, err = g.request(ctx, c, "execute", g.params(unknownName, jsontext.Value("{}")), startTime)
 	if err != nil {
 		g.sheet.fail(gUnknown, "%s", g.end(c, 0, err))
 		return nil
@@ -467,13 +467,13 @@ func (g *gevalsRun) unknown(ctx context.Context) error {
 
 // noise sends what has to be ignored, and a request behind it.
 func (g *gevalsRun) noise(ctx context.Context) error {
-	c, err := g.begin(ctx)
+	c, err := g.initialize(ctx)
 	if c == nil || err != nil {
 		return err
 	}
 	_ = c.proc.Send([]byte("\n  \n")) // a process that has ended shows below
 	_ = c.send(wire{Version: "2.0", Method: unknownName, Params: struct{}{}})
-	_, err = g.ask(ctx, c, unknownName, struct{}{}, startTime)
+	_, err = g.request(ctx, c, unknownName, struct{}{}, startTime)
 	if err != nil {
 		g.sheet.fail(gBlank, "%s", g.end(c, 0, err))
 		return nil
@@ -485,7 +485,7 @@ func (g *gevalsRun) noise(ctx context.Context) error {
 
 // garbage sends what cannot be parsed.
 func (g *gevalsRun) garbage(ctx context.Context) error {
-	c, err := g.begin(ctx)
+	c, err := g.initialize(ctx)
 	if c == nil || err != nil {
 		return err
 	}
