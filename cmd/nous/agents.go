@@ -31,7 +31,7 @@ sandbox.`,
 				for i, agent := range r.Agents {
 					rows[i] = a.agentRow(cmd.Context(), agent)
 				}
-				a.printTable([]string{"AGENT", "FOUND", "VERSION", "SANDBOX", "ABOUT"}, rows)
+				a.Table([]string{"AGENT", "FOUND", "VERSION", "SANDBOX", "ABOUT"}, rows)
 			})
 		},
 	}
@@ -82,7 +82,7 @@ func (a *app) agentFlag(cmd *cobra.Command, name *string) {
 // agentNames are the names that --agent takes.
 func (a *app) agentNames(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names := []string{protocol.OwnAgent}
-	r, err := ask(cmd.Context(), a, protocol.ListAgents, protocol.ListAgentsParams{})
+	r, err := request(cmd.Context(), a, protocol.ListAgents, protocol.ListAgentsParams{})
 	for _, agent := range r.Agents {
 		names = append(names, agent.Name)
 	}

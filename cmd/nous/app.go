@@ -23,15 +23,13 @@ const patience = 10 * time.Second
 
 // app is what every command shares: the three streams and the global flags.
 type app struct {
-	in       io.Reader
-	out      *plain.Output
-	err      io.Writer
-	outStyle style
-	errStyle style
-	patience time.Duration
-	answer   time.Duration // how long an answer is waited for that is given at once
-	look     time.Duration // between looks at a run whose events may be missed
-	daemon   follow.Dialer // that is meant
+	*plain.Printer // prints as the global flags and the two streams say
+	in             io.Reader
+	out            *plain.Output // where the Printer writes to
+	patience       time.Duration
+	answer         time.Duration // how long an answer is waited for that is given at once
+	look           time.Duration // between looks at a run whose events may be missed
+	daemon         follow.Dialer // that is meant
 
 	socket      string
 	socketGiven bool
@@ -45,9 +43,7 @@ type app struct {
 	session     string     // what --session says; once it was found, the id, and "" is the active one
 	found       bool
 	active      bool
-	json        bool
-	result      bool // --json=result
-	raw         bool
+	result      bool        // --json=result
 	board       bool        // the screen begins with the board
 	noStart     bool        // a daemon that is not there is not started
 	completing  bool        // a shell asks for words: nothing is started for them
@@ -56,10 +52,12 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	out := &plain.Output{W: stdout}
 	a := &app{
-		in: stdin, out: &plain.Output{W: stdout}, err: stderr,
-		outStyle: style{plain.StyleFor(stdout)}, errStyle: style{plain.StyleFor(stderr)},
-		patience: patience, answer: 3 * patience, look: time.Second,
+		Printer: &plain.Printer{
+			Out: out, Err: stderr, OutStyle: plain.StyleFor(stdout), ErrStyle: plain.StyleFor(stderr),
+		},
+		in: stdin, out: out, patience: patience, answer: 3 * patience, look: time.Second,
 	}
 	a.daemon = client.Adapt(dialer{a})
 	return a
@@ -128,7 +126,7 @@ model, 130 aborted or left by Ctrl-C; nous help exit-status lists all.`,
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(cmdline.FlagError)
 	root.SetHelpCommand(cmdline.Help("  nous help prompt\n  nous help exit-status"))
 	cmdline.Version(root, func() string { return buildinfo.Line("nous") })

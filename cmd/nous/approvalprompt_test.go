@@ -61,7 +61,7 @@ func TestAPromptOnATerminalAsksThere(t *testing.T) {
 }
 
 // The first answer from anywhere ends the asking: what is half typed then is no
-// answer to the next question.
+// answer to the next approval.
 func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
@@ -87,7 +87,7 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.WaitGone("✓ bash")
 }
 
-// asked is a question about a command.
+// asked is an approval about a command.
 func askedAbout(command, reason string) protocol.Approval {
 	args, err := json.Marshal(map[string]string{"command": command}, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -103,7 +103,7 @@ func askedAbout(command, reason string) protocol.Approval {
 	}
 }
 
-// shownAs is a question as it is printed: in full, in a list, and as it is asked.
+// shownAs is an approval as it is printed: in full, in a list, and as it is asked.
 func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
 	t.Helper()
 	print := func(f func(*app)) string {
@@ -120,7 +120,7 @@ func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
 }
 
 // What is asked is what runs: of a command nothing goes that is there, and nothing in
-// it makes a line of the question's own.
+// it makes a line of the approval's own.
 func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	for command, want := range map[string]string{
 		"echo safe\rrm -rf x":             "echo safe⟨U+000D⟩rm -rf x",
@@ -194,9 +194,9 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 }
 
-// FuzzQuestions: two commands, or two reasons, never look the same, on a terminal of
-// whatever width neither, and no line is one of the question's own.
-func FuzzQuestions(f *testing.F) {
+// FuzzApprovals: two commands, or two reasons, never look the same, on a terminal of
+// whatever width neither, and no line is one of the approval's own.
+func FuzzApprovals(f *testing.F) {
 	f.Add("ls\n", "ls", 20)
 	f.Add("a\x1b[2Kb", "ab", 9)
 	f.Add("ls\n⤷ x", "ls   ⤷ x", 12)
@@ -222,8 +222,8 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// Events report questions and their ends in one line.
-func TestEventsOfQuestions(t *testing.T) {
+// Events report approvals and their ends in one line.
+func TestEventsOfApprovals(t *testing.T) {
 	asked := protocol.Approval{
 		ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolName: "bash",
 		Arguments: []byte(`{"command":"git push"}`),
@@ -252,7 +252,7 @@ func TestEventsOfQuestions(t *testing.T) {
 	}
 }
 
-// In the background of a terminal a question is shown, and nothing is read: that
+// In the background of a terminal an approval is shown, and nothing is read: that
 // would stop nous.
 func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 	t.Parallel()

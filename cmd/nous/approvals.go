@@ -69,8 +69,8 @@ over nights and restarts.`,
 				return err
 			case one.ApprovalID == "":
 				return noQuestion(args[0])
-			case a.json:
-				a.printJSON(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool {
+			case a.JSON:
+				a.JSONLine(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool {
 					return o.ApprovalID == one.ApprovalID
 				})])
 			default:
@@ -176,7 +176,7 @@ denies, nor a limit.`,
 			}
 			_, err = act(a, func(c client.Sender) (protocol.ApprovalModeAccepted, error) {
 				return actions.SetApprovalMode(cmd.Context(), c, scope, args[0])
-			}, func(r protocol.ApprovalModeAccepted) { a.println(string(r.Mode)) })
+			}, func(r protocol.ApprovalModeAccepted) { a.Println(string(r.Mode)) })
 			return err
 		},
 	}
@@ -202,7 +202,7 @@ const incomplete = "the daemon has just started and still reads sessions, which 
 func (a *app) questions(ctx context.Context) (q questions, err error) {
 	q, err = a.questionsNow(ctx)
 	if q.incomplete {
-		a.notef(incomplete + "; waiting for them")
+		a.Notef(incomplete + "; waiting for them")
 	}
 	for n := 1; q.incomplete && err == nil && n < mostStates; n++ {
 		q, err = a.questionsNow(ctx)
@@ -323,12 +323,12 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 			return cmdline.Errorf("--content: want a JSON object")
 		}
 	case approval.IsForm(one) && p.Option == protocol.OptionAccept && a.personThere():
-		if p.Content, err = runs.FillIn(ctx, a.printer(), a.in, one); err != nil {
+		if p.Content, err = runs.FillIn(ctx, a.Printer, a.in, one); err != nil {
 			return err
 		}
 	}
 	_, err = act(a, func(c client.Sender) (protocol.ApproveAccepted, error) { return actions.Answer(ctx, c, p) },
-		func(r protocol.ApproveAccepted) { a.println(approval.AllowedText(one, p.Option, r.Outcome)) })
+		func(r protocol.ApproveAccepted) { a.Println(approval.AllowedText(one, p.Option, r.Outcome)) })
 	return err
 }
 
@@ -378,7 +378,7 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 	switch {
 	case here == one.SessionID:
 	case q.sessions[here].Workdir == one.Workdir:
-		a.notef("of session %s", one.SessionID)
+		a.Notef("of session %s", one.SessionID)
 	default:
 		verb := "approve"
 		if option == protocol.OptionDeny {
@@ -470,7 +470,7 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 // mustAsk refuses a daemon that would make every call without asking, where somebody
 // reports how approvals end.
 func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err == nil {
 		err = client.AsksApprovals(state)
 	}
@@ -483,19 +483,19 @@ func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 func (a *app) printQuestions(q questions, now time.Time) {
 	switch {
 	case q.incomplete:
-		defer a.notef(incomplete + ": list them again")
-	case len(q.list) == 0 && !a.json:
-		a.notef("no approval waits")
+		defer a.Notef(incomplete + ": list them again")
+	case len(q.list) == 0 && !a.JSON:
+		a.Notef("no approval waits")
 	}
-	if a.json {
+	if a.JSON {
 		for _, raw := range q.raw {
-			a.printJSON(raw)
+			a.JSONLine(raw)
 		}
 		return
 	}
 	for i, one := range q.list {
 		if i > 0 {
-			a.println("")
+			a.Println("")
 		}
 		a.printWaiting("", one, q.sessions[one.SessionID], now)
 	}
@@ -503,22 +503,22 @@ func (a *app) printQuestions(q questions, now time.Time) {
 
 // printWaiting prints a question of a list; where is the host that it is of, or "".
 func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
-	a.printSpans(plain.Span{Text: plain.Cell(where)}, plain.Span{Text: plain.Cell(one.ApprovalID), Look: plain.Bold},
+	a.Spans(plain.Span{Text: plain.Cell(where)}, plain.Span{Text: plain.Cell(one.ApprovalID), Look: plain.Bold},
 		plain.Span{Text: "  " + format.Age(one.CreatedAt, now), Look: plain.Dim})
-	a.println("  " + strings.Join(slices.DeleteFunc([]string{
+	a.Println("  " + strings.Join(slices.DeleteFunc([]string{
 		one.SessionID, plain.OneLine(s.Title, 40),
 		plaintext.RevealLine(one.Workdir),
 	}, empty), "  "))
-	a.println(a.fold("  " + approval.Summary(one, plain.LineWidth)))
-	a.printSpans(plain.Span{Text: a.fold("  " + approval.WhyAsked(one)), Look: plain.Dim})
-	a.printSpans(plain.Span{Text: a.fold("  " + approval.OptionIDs(one)), Look: plain.Dim})
+	a.Println(a.fold("  " + approval.Summary(one, plain.LineWidth)))
+	a.Spans(plain.Span{Text: a.fold("  " + approval.WhyAsked(one)), Look: plain.Dim})
+	a.Spans(plain.Span{Text: a.fold("  " + approval.OptionIDs(one)), Look: plain.Dim})
 }
 
 func empty(text string) bool { return text == "" }
 
 // fold is folded for standard output, where that is a terminal.
 func (a *app) fold(text string) string {
-	if !a.outStyle.Terminal {
+	if !a.OutStyle.Terminal {
 		return text
 	}
 	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.W)), "\n")
@@ -527,18 +527,18 @@ func (a *app) fold(text string) string {
 // printQuestion prints a question in full.
 func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 	text := approval.Text(q)
-	a.printPairs([][2]string{
+	a.Pairs([][2]string{
 		{"id", plain.Cell(q.ApprovalID)},
 		{"session", plain.Cell(q.SessionID)},
 		{"folder", plaintext.RevealLine(q.Workdir)},
 		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + format.Age(q.CreatedAt, now)},
 	})
-	a.println(a.fold(strings.TrimSuffix(text, "\n")))
+	a.Println(a.fold(strings.TrimSuffix(text, "\n")))
 	if approval.Hides(text) {
-		a.notef(approval.Hidden)
+		a.Notef(approval.Hidden)
 	}
 	for _, o := range q.Options {
-		a.println(a.answerLine(q, o))
+		a.Println(a.answerLine(q, o))
 	}
 }
 

@@ -26,7 +26,7 @@ func states(d *clienttest.Daemon, payloads ...string) {
 
 // A daemon that has just started may not know yet what its runs have asked: that is
 // waited for, and "none" or "the only one" is not said before.
-func TestQuestionsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
+func TestApprovalsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
 	know := func(list string) string { return `{"approval_mode":"ask","pending_approvals":[` + list + `]}` }
 	reads := func(list string) string { return strings.TrimSuffix(know(list), "}") + `,"approvals_incomplete":true}` }
 	never := func(list string) (all []string) {

@@ -35,7 +35,7 @@ func TestTheDaemonAtTheOtherPlaceIsFound(t *testing.T) {
 		}
 		var said bytes.Buffer
 		a := newApp(strings.NewReader(""), &said, &said)
-		a.errStyle.Terminal, a.socket = true, usual.Socket
+		a.ErrStyle.Terminal, a.socket = true, usual.Socket
 		a.chooseSocket(t.Context(), other.Socket)
 		want, also := usual.Socket, ""
 		switch {

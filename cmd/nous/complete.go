@@ -7,9 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/buildinfo"
 	"noused/internal/client/plain"
+	"noused/internal/manpage"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/tui/settings"
 )
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
@@ -32,7 +35,7 @@ func must(err error) {
 
 func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var words []string
-	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
+	reply, err := request(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
 	for _, s := range reply.Sessions {
 		words = append(words, s.SessionID+"\t"+plain.OneLine(s.Title, 40))
 	}
@@ -45,7 +48,7 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 	}
 	scope, _ := a.scope(cmd.Context(), needIfAny)
 	var words []string
-	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
+	reply, err := request(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 	for _, t := range reply.Tools {
 		words = append(words, t.Name+"\t"+plain.OneLine(t.Description, 40))
 	}
@@ -60,7 +63,7 @@ func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]str
 		return completions(nil, nil)
 	}
 	words := []string{"default"}
-	reply, err := ask(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{})
+	reply, err := request(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{})
 	for _, m := range reply.Models {
 		if m.Name == "" {
 			m.Model += "/"
@@ -95,4 +98,58 @@ func isPlainWord(word string) bool {
 	return word != "" && !strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._/:@+,=%", r)
 	})
+}
+
+// manPagesCommand is the hidden command that writes the manual: the pages of the
+// commands, and that of nous's configuration.
+func manPagesCommand(root *cobra.Command) *cobra.Command {
+	cmd := manpage.Command(manpage.Build{
+		Program: "nous", Date: buildinfo.Date(), Version: buildinfo.Version(),
+		SeeAlso: []string{"noused(1)", "nous.toml(5)", "noused.toml(5)", "noused-tools(7)", "noused-protocol(7)"},
+	}, func(b manpage.Build) map[string]*manpage.Page {
+		return map[string]*manpage.Page{"nous.toml.5": configPage(b)}
+	})
+	cmd.PreRun = func(*cobra.Command, []string) { // not the one of the caller
+		root.PersistentFlags().Lookup("socket").DefValue = "$XDG_RUNTIME_DIR/noused/noused.sock"
+	}
+	return cmd
+}
+
+// configPage is nous.toml(5): every key that nous reads.
+func configPage(b manpage.Build) *manpage.Page {
+	p := manpage.New(manpage.Title{
+		Name: "nous.toml", Section: 5, Summary: "configuration of the client of the agent daemon", Date: b.Date,
+		Source: "noused " + b.Version,
+	})
+	p.Section("SYNOPSIS")
+	p.Line(manpage.Italic("~/.config/nous/config.toml"))
+	p.Section("DESCRIPTION")
+	p.Text(
+		`nous reads config.toml when it starts, in $XDG_CONFIG_HOME/nous or ~/.config/nous. It is TOML, of at most 64 KiB, in a file of your
+own that is no link. No key is required. If anything in it is wrong, nous names the file, the line and the key, and goes on as if
+there were no such file.
+
+A time is a text such as 500ms, 10s or 1m30s. A key named here as section.key stands in [section].`)
+	p.Section("KEYS")
+	for _, key := range settings.Keys() {
+		p.Key(key.Name, key.Value, key.Text)
+	}
+	p.Section("ACTIONS")
+	p.Text(
+		`A key is named as in this list, with ctrl+, alt+, shift+ and super+ before it. These are the actions, the keys that they have by
+themselves, and what they do.`)
+	for _, a := range settings.Actions() {
+		p.Key(a.Name, strings.Join(a.Keys, ", "), a.Text)
+	}
+	p.Section("EXAMPLES")
+	p.Code(`theme = "light"
+
+[notify]
+after = "1m"
+
+[keys]
+unfold-all = "alt+u"
+tree       = []`)
+	p.SeeAlso("nous(1)", "noused.toml(5)")
+	return p
 }

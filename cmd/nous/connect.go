@@ -57,7 +57,7 @@ func (a *app) mayStart() bool {
 	}
 	wanted, wrong := settings.Autostart(os.Getenv)
 	if wrong != nil {
-		a.notef("%s; no daemon is started before that is right", wrong)
+		a.Notef("%s; no daemon is started before that is right", wrong)
 	}
 	return wanted && wrong == nil
 }
@@ -78,11 +78,11 @@ func (a *app) startDaemon(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !a.errStyle.Terminal || s.Log == "":
+	case !a.ErrStyle.Terminal || s.Log == "":
 	case s.Unit:
-		a.notef("systemd has started %s", s.Log)
+		a.Notef("systemd has started %s", s.Log)
 	default:
-		a.notef("started noused (process %d); its log is %s", s.PID, s.Log)
+		a.Notef("started noused (process %d); its log is %s", s.PID, s.Log)
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func (a *app) chooseSocket(ctx context.Context, other string) {
 		a.also = other
 		return
 	}
-	if a.errStyle.Terminal {
-		a.notef("no daemon listens at %s; this is the one at %s", a.socket, other)
+	if a.ErrStyle.Terminal {
+		a.Notef("no daemon listens at %s; this is the one at %s", a.socket, other)
 	}
 	a.socket = other
 }
@@ -138,8 +138,8 @@ func (a *app) startOnScreen(ctx context.Context) error {
 	return err
 }
 
-// way leads to the daemon, and starts none.
-func (a *app) way() follow.Dialer {
+// runningDaemon leads to the daemon, and starts none.
+func (a *app) runningDaemon() follow.Dialer {
 	if a.completing && len(a.hosts) == 0 { // the flags have just been read
 		if err := a.chooseHosts(completed); err != nil {
 			return nowhere{err}
@@ -193,10 +193,10 @@ func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) 
 	return hello.Epoch, true, err
 }
 
-func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
+func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.runningDaemon().Events(ctx) }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
-	way := d.a.way()
+	way := d.a.runningDaemon()
 	conn, err := way.Commands(ctx)
 	if d.a.far != nil { // nous proxy does it there
 		return conn, err
@@ -231,8 +231,8 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 	if err := json.Unmarshal(payload, &r); err != nil {
 		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
 	}
-	if a.json {
-		a.printJSON(payload)
+	if a.JSON {
+		a.JSONLine(payload)
 	} else {
 		show(r)
 	}
@@ -246,8 +246,8 @@ func act[R protocol.Reply](a *app, do func(client.Sender) (R, error), show func(
 	r, err := do(last)
 	switch {
 	case err != nil:
-	case a.json:
-		a.printJSON(last.reply)
+	case a.JSON:
+		a.JSONLine(last.reply)
 	default:
 		show(r)
 	}
@@ -267,8 +267,8 @@ func (k *keeper) Send(ctx context.Context, command string, p protocol.Params) (r
 	return reply, err
 }
 
-// ask sends one command on a connection of its own and returns its reply.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
+// request sends one command on a connection of its own and returns its reply.
+func request[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
 	return client.Call(ctx, a.daemonSender(), def, p)
 }
 
@@ -291,7 +291,7 @@ func isNoDaemon(err error) bool {
 // senderOver sends commands over one connection, or where that is nil over one for each command.
 func (a *app) senderOver(c *client.Client) follow.Sender {
 	return follow.Sender{
-		Daemon: a.dialer(), Conn: c, Answer: a.answer, Patience: a.patience, Note: a.notef, Stopping: &a.going,
+		Daemon: a.dialer(), Conn: c, Answer: a.answer, Patience: a.patience, Note: a.Notef, Stopping: &a.going,
 	}
 }
 
@@ -301,10 +301,10 @@ func (a *app) daemonSender() client.Sender { return a.senderOver(nil) }
 // console is where a run is shown.
 func (a *app) console() *runs.Console {
 	return &runs.Console{
-		Printer: a.printer(), Output: a.out, In: a.in, Result: a.result, Daemon: a.daemonSender(), Quiet: a.look,
+		Printer: a.Printer, Output: a.out, In: a.in, Result: a.result, Daemon: a.daemonSender(), Quiet: a.look,
 		AnswerLine: a.answerLine,
 	}
 }
 
 // personThere tells whether somebody sees what is asked, and can answer.
-func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }
+func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.ErrStyle.Terminal }

@@ -5,12 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/machine"
+	"noused/internal/client/plain"
+	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/start"
@@ -34,7 +41,7 @@ programs that are attached do not. A daemon of systemd's is stopped with its soc
 			defer stop()
 			s, err := start.Stop(ctx, a.starting())
 			if ctx.Err() != nil {
-				a.notef("interrupted; a daemon that was told to stop does so all the same")
+				a.Notef("interrupted; a daemon that was told to stop does so all the same")
 				return &quietExit{exitLeft}
 			}
 			if err != nil {
@@ -72,8 +79,8 @@ func (a *app) restart(ctx context.Context) error {
 	switch {
 	case err != nil && was.PID == 0:
 		return err
-	case errors.As(err, &wire) && wire.Code == protocol.SessionError && !a.json: // the sentence says it all
-		a.complain(wire.Message)
+	case errors.As(err, &wire) && wire.Code == protocol.SessionError && !a.JSON: // the sentence says it all
+		a.Complain(wire.Message)
 		return &quietExit{exitFailed}
 	case err != nil:
 		return a.refused(instead(err, "nous restart", "nous stop and then nous have the same effect"))
@@ -91,7 +98,7 @@ func (a *app) restart(ctx context.Context) error {
 func (a *app) refused(err error) error {
 	var failed *start.Error
 	if errors.As(err, &failed) {
-		a.complain(failed.What)
+		a.Complain(failed.What)
 		a.notes(failed.Said, failed.Next)
 		return &quietExit{exitFailed}
 	}
@@ -102,7 +109,7 @@ func (a *app) refused(err error) error {
 func (a *app) notes(texts ...string) {
 	for _, text := range texts {
 		if text != "" {
-			a.notef("%s", text)
+			a.Notef("%s", text)
 		}
 	}
 }
@@ -117,26 +124,26 @@ func instead(err error, command, next string) error {
 
 // tellDaemon says how the daemon is.
 func (a *app) tellDaemon(what string, pid int, unit string) {
-	if a.json {
+	if a.JSON {
 		line, err := json.Marshal(struct {
 			Daemon string `json:"daemon"`
 			PID    int    `json:"pid,omitzero"`
 			Unit   string `json:"unit,omitzero"`
 		}{what, pid, unit})
 		if err == nil {
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 		return
 	}
 	switch {
 	case unit != "":
-		a.println(what + " " + unit)
+		a.Println(what + " " + unit)
 	case pid != 0:
-		a.println(fmt.Sprintf("%s noused (process %d)", what, pid))
+		a.Println(fmt.Sprintf("%s noused (process %d)", what, pid))
 	case what == "stopped":
-		a.println("no daemon runs at " + a.place())
+		a.Println("no daemon runs at " + a.place())
 	default:
-		a.println(what)
+		a.Println(what)
 	}
 }
 
@@ -158,8 +165,8 @@ standard error goes.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			r := start.LogReader{Options: a.starting(), Running: a.running, Stderr: a.err, Print: func(text string) error {
-				a.print(text)
+			r := start.LogReader{Options: a.starting(), Running: a.running, Stderr: a.Err, Print: func(text string) error {
+				a.Print(text)
 				return a.out.Failure()
 			}}
 			return r.Read(ctx, lines, follow)
@@ -180,4 +187,142 @@ func (a *app) running(ctx context.Context) (protocol.DaemonInfo, error) {
 	defer c.Close()
 	s, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	return s.Daemon, err
+}
+
+// doctorCommand is `nous doctor`: the daemon's own program has the code, so it
+// does the work.
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := a.handedOn("doctor [flags]", "Check the installation and say what to do: noused doctor", "doctor")
+	cmd.Long = `Check the installation and say what to do: noused doctor, which also has the flags.
+
+With --host it checks what nous --host needs: whether ssh gets there and finds nous,
+whether the versions are the same, whether the daemon stays when you log out there, and
+whether the clocks agree. Within tmux it looks at the options that the screen needs.`
+	cmd.Example = "  nous doctor\n  nous doctor --host box"
+	check := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		names, _ := hostOf(args)
+		if len(names) > 0 || ofFleet(args) || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+			return err
+		}
+		a.JSON = slices.Contains(args, "--json")
+		for _, f := range machine.Tmux(cmd.Context()) {
+			a.printFinding(f)
+		}
+		return err
+	}
+	return cmd
+}
+
+// ofFleet tells whether arguments that are not read as flags name a fleet.
+func ofFleet(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool {
+		flag, _, _ := strings.Cut(arg, "=")
+		return flag == "--via" || flag == "--on" || flag == "--creds"
+	})
+}
+
+// handedOn is a command that the daemon's program does, with all flags as they are.
+func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
+	return &cobra.Command{
+		Use:                use,
+		Short:              short,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, rest := hostOf(args)
+			if len(names) > 0 && does[0] == "doctor" {
+				a.hostNames = names
+				return a.examineHost(cmd.Context(), rest)
+			}
+			if does[0] == "doctor" && ofFleet(args) {
+				return cmdline.Errorf("nous doctor is for the machine of the daemon: log in there and run `nous doctor`")
+			}
+			program, err := start.Find()
+			if err != nil {
+				a.Complain("noused does what was asked for: " + err.Error())
+				return &quietExit{exitNoDaemon}
+			}
+			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
+			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.W, a.Err
+			err = child.Run()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) &&
+				(exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {
+				return &quietExit{max(exit.ExitCode(), exitOK)} // a reader that has enough is no failure
+			}
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", program, does[0], err)
+			}
+			return nil
+		},
+	}
+}
+
+// hostOf takes --host out of arguments that are not read as flags. Without --host it is NOUS_HOST.
+func hostOf(args []string) (names, rest []string) {
+	for i := 0; i < len(args); i++ {
+		name, given := strings.CutPrefix(args[i], "--host=")
+		switch {
+		case given:
+			names = append(names, name)
+		case args[i] == "--host" && i+1 < len(args):
+			i++
+			names = append(names, args[i])
+		default:
+			rest = append(rest, args[i])
+		}
+	}
+	if env := os.Getenv("NOUS_HOST"); names == nil && env != "" {
+		names = []string{env}
+	}
+	return names, rest
+}
+
+// examineHost checks what nous --host needs.
+func (a *app) examineHost(ctx context.Context, rest []string) error {
+	for _, arg := range rest {
+		if arg != "--json" {
+			return cmdline.Errorf("doctor --host takes no %s: `ssh %s noused doctor` checks the installation there", arg,
+				a.hostNames[0])
+		}
+		a.JSON = true
+	}
+	if err := a.findHosts(); err != nil {
+		return err
+	}
+	if len(a.hosts) > 1 {
+		return cmdline.Errorf("nous doctor is for one host: give --host once")
+	}
+	h := a.hosts[0]
+	h.SSH.Ask, h.SSH.Show = true, a.shows()
+	h.Link = ssh.New(h.SSH)
+	all, err := h.Examine(ctx)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, f := range all {
+		a.printFinding(f)
+		if f.Status == "FAIL" {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return &quietExit{exitFailed}
+	}
+	return nil
+}
+
+func (a *app) printFinding(f machine.Finding) {
+	if a.JSON {
+		if line, err := json.Marshal(f); err == nil {
+			a.JSONLine(line)
+		}
+		return
+	}
+	look := map[string]string{"FAIL": plain.Red, "ok": plain.Dim}[f.Status]
+	a.Spans(plain.Span{Text: fmt.Sprintf("%-4s  %-8s  %s", f.Status, f.Area, plain.Cell(f.What)), Look: look})
+	if f.Fix != "" {
+		a.Println("      " + plain.Cell(f.Fix))
+	}
 }

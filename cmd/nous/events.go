@@ -57,7 +57,7 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	if p.SessionID != "" { // the event socket would wait for it for ever
 		scope, err := a.scope(keys.Soft, needOne)
 		if err == nil {
-			_, err = ask(keys.Soft, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+			_, err = request(keys.Soft, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 		}
 		if err != nil {
 			return err
@@ -81,13 +81,13 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 func (a *app) noteStart(p protocol.SubscribeParams, c follow.Connected) {
 	switch {
 	case c.Lacks != nil:
-		a.notef("%v: here are all, from now on", c.Lacks)
+		a.Notef("%v: here are all, from now on", c.Lacks)
 	case p.After != nil && c.Gap && *p.After > c.After && (p.Epoch == "" || p.Epoch == c.Epoch):
-		a.notef("there is no event %d yet; here is what is kept", *p.After)
+		a.Notef("there is no event %d yet; here is what is kept", *p.After)
 	case p.Epoch != "" && p.Epoch != c.Epoch:
-		a.notef("that was an earlier start of the daemon; here is what this one keeps")
+		a.Notef("that was an earlier start of the daemon; here is what this one keeps")
 	case c.Gap:
-		a.notef("the events up to %d are gone", c.After)
+		a.Notef("the events up to %d are gone", c.After)
 	}
 }
 
@@ -104,8 +104,8 @@ func (a *app) printEvents(ctx context.Context, f *follow.Feed) error {
 }
 
 func (a *app) printLine(line follow.Line) error {
-	if a.json {
-		a.printJSON(line.Raw)
+	if a.JSON {
+		a.JSONLine(line.Raw)
 		return a.out.Failure()
 	}
 	a.printLineOf("", line)
@@ -122,13 +122,13 @@ func (a *app) printLineOf(host string, line follow.Line) {
 	}
 	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"),
 		plain.Tail(plain.Cell(where.RunID)))
-	a.printSpans(plain.Span{Text: host + head, Look: plain.Dim},
+	a.Spans(plain.Span{Text: host + head, Look: plain.Dim},
 		plain.Span{Text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, plain.Cell(detail)), " ")})
 }
 
 // subscribe listens to a daemon. It fails where none listens.
 func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams) (*follow.Feed, error) {
 	return follow.Subscribe(ctx, a.dialer(), follow.FeedOptions{
-		Options: follow.Options{Filter: p, Answer: a.answer}, Patience: a.patience, Note: a.notef,
+		Options: follow.Options{Filter: p, Answer: a.answer}, Patience: a.patience, Note: a.Notef,
 	})
 }

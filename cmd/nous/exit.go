@@ -11,9 +11,9 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/machine"
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
-	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/start"
 	"noused/internal/tui/cell"
@@ -156,74 +156,74 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	case errors.Is(err, machine.ErrLeft):
 		return exitLeft
 	case errors.As(err, &usage):
-		a.complain(err.Error())
-		a.notef("%s", cmdline.Hint(cmd))
+		a.Complain(err.Error())
+		a.Notef("%s", cmdline.Hint(cmd))
 		return exitUsage
 	case errors.As(err, &gone):
-		a.complain(gone.Error())
-		a.notef("start one with `%s`", a.startCommand())
+		a.Complain(gone.Error())
+		a.Notef("start one with `%s`", a.startCommand())
 		return exitNoDaemon
 	case errors.As(err, &away):
-		a.complain(away.Host + ": " + away.What)
+		a.Complain(away.Host + ": " + away.What)
 		if !away.Shown {
 			a.notes(away.Said)
 		}
 		a.notes(away.Next)
 		return exitNoDaemon
 	case errors.As(err, &unmet):
-		a.complain(unmet.What)
+		a.Complain(unmet.What)
 		a.notes(unmet.Said, unmet.Next)
 		return exitNoDaemon
 	case errors.As(err, &distrusted):
-		a.complain(err.Error())
-		a.notef("name a socket in a folder of your own with --socket or XDG_RUNTIME_DIR")
+		a.Complain(err.Error())
+		a.Notef("name a socket in a folder of your own with --socket or XDG_RUNTIME_DIR")
 		return exitFailed
 	case errors.As(err, &foreign):
-		a.complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
+		a.Complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
 		if a.far == nil {
-			a.notef("end it, or name another socket with --socket")
+			a.Notef("end it, or name another socket with --socket")
 		} else {
-			a.notef("update noused there and here to the same version")
+			a.Notef("update noused there and here to the same version")
 		}
 		return exitNoDaemon
 	case nextOf(err) != "":
-		a.complain(err.Error())
-		a.notef("%s", nextOf(err))
+		a.Complain(err.Error())
+		a.Notef("%s", nextOf(err))
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
-		a.complain(err.Error())
-		a.notef("%s", a.whyGone())
+		a.Complain(err.Error())
+		a.Notef("%s", a.whyGone())
 		return exitNoDaemon
 	case errors.As(err, &wire):
 		return a.reportRefusal(cmd, wire, err)
 	case errors.As(err, &lacks):
-		a.complain(lacks.Error())
+		a.Complain(lacks.Error())
 		return exitFailed
 	default:
-		a.complain(err.Error())
+		a.Complain(err.Error())
 		return exitFailed
 	}
 }
 
 // reportRefusal is report for what the daemon itself says, which err wraps.
 func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error) int {
-	if a.json && !a.result {
+	if a.JSON && !a.result {
 		if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 	}
 	if lacks := (*client.OlderError)(nil); errors.As(err, &lacks) {
-		a.complain((&client.OlderError{Command: "`" + cmd.CommandPath() + "`", Err: errors.New(wire.Message)}).Error())
+		a.Complain((&client.OlderError{Command: "`" + cmd.CommandPath() + "`", Err: errors.New(wire.Message)}).Error())
 		return exitFailed
 	}
-	a.complain(describeError(wire.Code, wire.Message, wire.Cause))
+	a.Complain(plain.ErrorText(wire.Code, wire.Message, wire.Cause))
 	next := whatNext(cmd, wire.Reason())
 	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.Fleet != nil {
 		next = "do it on " + a.far.Name +
 			" itself, or let those who send commands count as people there: approve = true in its [fleet]"
 	}
 	if next != "" {
-		a.notef("%s", next)
+		a.Notef("%s", next)
 	}
 	switch code, _, _ := strings.Cut(wire.Message, ":"); {
 	case wire.Reason() == protocol.NoModel, errors.As(err, new(*modelError)):
@@ -254,22 +254,4 @@ func (a *app) startCommand() string {
 		return "nous --socket " + a.socket
 	}
 	return "nous"
-}
-
-// complain writes the one line an error gets.
-func (a *app) complain(message string) {
-	fmt.Fprintf(a.err, "nous: %s\n", a.errStyle.paint(asRed, plaintext.Clean(message)))
-}
-
-// notef writes a quiet line to standard error.
-func (a *app) notef(format string, args ...any) {
-	fmt.Fprintln(a.err, a.errStyle.paint(asDim, plaintext.Clean(fmt.Sprintf(format, args...))))
-}
-
-func describeError[S ~string](code S, message, cause string) string {
-	text := string(code) + ": " + message
-	if cause != "" {
-		text += " (" + cause + ")"
-	}
-	return text
 }

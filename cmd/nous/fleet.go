@@ -160,7 +160,7 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 }
 
 func (a *app) fleetOf(o via.Options) *via.Fleet {
-	o.Note = func(text string) { a.notef("%s", text) }
+	o.Note = func(text string) { a.Notef("%s", text) }
 	return via.Open(o)
 }
 
@@ -228,12 +228,12 @@ func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, host
 	answers := hosts.Ask(ctx, all, live.AtOnce, ask)
 	for _, one := range answers {
 		if one.Err != nil {
-			a.complain(one.Host.Name + ": " + one.Err.Error())
+			a.Complain(one.Host.Name + ": " + one.Err.Error())
 			failed = &quietExit{exitFailed}
 		}
 	}
 	if len(all) == 0 {
-		a.notef("no daemon has joined the fleet at %s", f.Server())
+		a.Notef("no daemon has joined the fleet at %s", f.Server())
 	}
 	return hosts.Said(answers), len(all) > 0, failed
 }
@@ -276,7 +276,7 @@ line says so; with --json it is "rival".`,
 				return err
 			}
 			if len(seen) == 0 {
-				a.notef("no daemon has joined the fleet at %s", f.Server())
+				a.Notef("no daemon has joined the fleet at %s", f.Server())
 			}
 			err = a.printHosts(seen, time.Now())
 			a.tellRivals(seen)
@@ -286,7 +286,7 @@ line says so; with --json it is "rival".`,
 }
 
 func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
-	if a.json {
+	if a.JSON {
 		for _, h := range hosts {
 			line, err := json.Marshal(struct {
 				fleet.Presence
@@ -295,7 +295,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 			if err != nil {
 				return err
 			}
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 		return nil
 	}
@@ -307,7 +307,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 		})
 	}
 	if len(hosts) > 0 {
-		a.printTable(rows[0], rows[1:])
+		a.Table(rows[0], rows[1:])
 	}
 	return nil
 }
@@ -316,7 +316,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 func (a *app) tellRivals(hosts []via.Seen) {
 	for _, h := range hosts {
 		if r := h.Rival; r != nil {
-			a.notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of "+
+			a.Notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of "+
 				"the two another name in its [fleet]",
 				h.Name, plain.OneLine(r.Epoch, 64), plain.OneLine(r.Version, 20), plain.OneLine(r.Workdir, 80))
 		}
@@ -350,11 +350,11 @@ tells it, in "session", with its "host".`,
 
 func (a *app) printFleetSessions(all []hosts.Session) {
 	switch {
-	case a.json:
+	case a.JSON:
 		a.printSessionLines(all)
 	case len(all) > 0:
 		rows := live.Rows(all)
-		a.printTable(rows[0], rows[1:])
+		a.Table(rows[0], rows[1:])
 	}
 }
 
@@ -374,7 +374,7 @@ when it is no more, or its host has left.`,
 			if err != nil {
 				return err
 			}
-			return a.watching(cmd.Context(), live.NewFleet(a.printer(), a.out, f, a.via.on).Run)
+			return a.watching(cmd.Context(), live.NewFleet(a.Printer, a.out, f, a.via.on).Run)
 		},
 	}
 }
@@ -404,7 +404,7 @@ daemon tells it, in "approval", with its "host".`,
 func (a *app) printFleetApprovals(all []hosts.Approval, there bool) {
 	rows := [][]string{{"HOST", "QUESTION", "ASKED", "WHAT"}}
 	for _, one := range all {
-		if a.json {
+		if a.JSON {
 			a.printOf(one.Host, "approval", one.Raw)
 			continue
 		}
@@ -415,8 +415,8 @@ func (a *app) printFleetApprovals(all []hosts.Approval, there bool) {
 	}
 	switch {
 	case len(rows) > 1:
-		a.printTable(rows[0], rows[1:])
-	case there && !a.json:
-		a.notef("no approval waits")
+		a.Table(rows[0], rows[1:])
+	case there && !a.JSON:
+		a.Notef("no approval waits")
 	}
 }

@@ -100,7 +100,7 @@ func (a *app) openJobs() (*jobs.Fleet, error) {
 		return nil, err
 	}
 	f, err := a.openFleet()
-	return &jobs.Fleet{Fleet: f, Options: o, Patience: a.answer, Note: a.notef}, err
+	return &jobs.Fleet{Fleet: f, Options: o, Patience: a.answer, Note: a.Notef}, err
 }
 
 func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
@@ -127,7 +127,7 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 	}
 	if err != nil {
 		if keys.Hard.Err() != nil {
-			a.notef("the job %s goes on; nous fleet jobs shows it", j.ID)
+			a.Notef("the job %s goes on; nous fleet jobs shows it", j.ID)
 			err = context.Cause(keys.Hard)
 		}
 		return leftOr(err)
@@ -136,26 +136,26 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 }
 
 func (a *app) printJobID(id string) {
-	if a.json {
+	if a.JSON {
 		line, _ := json.Marshal(map[string]string{"id": id})
-		a.printJSON(line)
+		a.JSONLine(line)
 		return
 	}
-	a.println(id)
+	a.Println(id)
 }
 
 // printEnd prints how a job ended, and exits as its run does.
 func (a *app) printEnd(e job.End) error {
-	if a.json {
-		a.printJSON(e.Encode())
+	if a.JSON {
+		a.JSONLine(e.Encode())
 		return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 	}
 	if e.Output != "" {
-		a.println(e.Output)
+		a.Println(e.Output)
 	}
 	host := plain.OneLine(e.Host, jobs.MaxWord)
 	if e.OutputTruncated {
-		a.notef("the answer is longer; it is in the session %s of %s", plain.OneLine(e.SessionID, jobs.MaxWord), host)
+		a.Notef("the answer is longer; it is in the session %s of %s", plain.OneLine(e.SessionID, jobs.MaxWord), host)
 	}
 	switch {
 	case e.Error != nil:
@@ -164,11 +164,11 @@ func (a *app) printEnd(e job.End) error {
 			on = " on " + host
 		}
 		why := plain.OneLine(plain.ErrorText(e.Error.Code, e.Error.Message, ""), maxReason)
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, why))
+		a.Complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, why))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
-		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
+		a.Complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
 	case e.StopReason == protocol.StopAborted:
-		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
+		a.Complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
 	}
 	return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 }
@@ -195,7 +195,7 @@ nothing of the job runs any more, and with 1 where there is no such job.`,
 			}
 			said, err := f.Cancel(cmd.Context(), args[0])
 			if err == nil {
-				a.println(said)
+				a.Println(said)
 			}
 			return err
 		},
@@ -233,23 +233,23 @@ text it was submitted with, prints the last answer again.`,
 func (a *app) printListing(all jobs.Listing) {
 	a.printJobs(all.Jobs)
 	if all.Older > 0 {
-		a.notef("%s that ended earlier: of those that are over only the newest %d are listed",
+		a.Notef("%s that ended earlier: of those that are over only the newest %d are listed",
 			format.Count(all.Older, "more job"), jobs.MaxListed)
 	}
 	if all.More {
-		a.notef("more jobs wait or run than the oldest %d, which are listed", jobs.MaxListed)
+		a.Notef("more jobs wait or run than the oldest %d, which are listed", jobs.MaxListed)
 	}
 	if all.Unread > 0 {
-		a.notef("there are too many claims: %d were not looked at, and what is shown as queued may run", all.Unread)
+		a.Notef("there are too many claims: %d were not looked at, and what is shown as queued may run", all.Unread)
 	}
 }
 
 func (a *app) printJobs(all []jobs.Listed) {
 	rows := make([][]string, len(all))
 	for i, j := range all {
-		if a.json {
+		if a.JSON {
 			line, _ := json.Marshal(j)
-			a.printJSON(line)
+			a.JSONLine(line)
 			continue
 		}
 		state := j.State
@@ -263,10 +263,10 @@ func (a *app) printJobs(all []jobs.Listed) {
 		}
 	}
 	switch {
-	case a.json:
+	case a.JSON:
 	case len(all) == 0:
-		a.notef("there are no jobs")
+		a.Notef("there are no jobs")
 	default:
-		a.printTable([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
+		a.Table([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
 	}
 }

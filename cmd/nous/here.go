@@ -108,7 +108,7 @@ func namesNoSession(cmd *cobra.Command) bool {
 // mustExist refuses a session that the daemon does not know. Only a daemon can
 // say that there is none.
 func (a *app) mustExist(ctx context.Context) error {
-	_, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.session}})
+	_, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.session}})
 	var wire *protocol.Error
 	if errors.As(err, &wire) && wire.Code == protocol.SessionNotFound {
 		return err
@@ -146,7 +146,7 @@ func (a *app) makeSession(ctx context.Context, p protocol.NewSessionParams) erro
 	if p.Activate == nil {
 		p.Activate = new(bool)
 	}
-	made, err := ask(ctx, a, protocol.NewSession, p)
+	made, err := request(ctx, a, protocol.NewSession, p)
 	a.session, a.found = made.SessionID, err == nil
 	return err
 }
@@ -171,6 +171,6 @@ func lastUsed(list []protocol.SessionInfo) protocol.SessionInfo {
 // person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
 	if plain.IsTerminal(a.out.W) && session != "" {
-		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
+		_, _ = request(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
 	}
 }

@@ -174,8 +174,8 @@ func (a *app) hangUp() {
 
 // shows is where ssh says what it wants when it asks: nil where there is no terminal.
 func (a *app) shows() io.Writer {
-	if plain.IsTerminal(a.in) && plain.IsTerminal(a.err) {
-		return a.err
+	if plain.IsTerminal(a.in) && plain.IsTerminal(a.Err) {
+		return a.Err
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (a *app) onDisk(flag, command string) error {
 
 // onlyThere refuses what is for the machine of the daemon. An example would be none for there.
 func (a *app) onlyThere(what string, h *machine.Host, command string) error {
-	a.complain(what + " is for the machine of the daemon: " + h.There(command))
+	a.Complain(what + " is for the machine of the daemon: " + h.There(command))
 	return &quietExit{exitUsage}
 }
 

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,6 +20,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/live"
 	"noused/internal/client/machine"
 	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
@@ -28,10 +33,10 @@ import (
 // at is the app for one of the hosts.
 func (a *app) at(h *machine.Host) *app {
 	at := &app{
-		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
+		Printer: a.Printer, in: a.in, out: a.out,
 		patience: a.patience, answer: a.answer, look: a.look,
 		socket: a.socket, socketGiven: a.socketGiven, via: a.via, noStart: a.noStart,
-		session: a.session, active: a.active, json: a.json, raw: a.raw, far: h,
+		session: a.session, active: a.active, far: h,
 	}
 	at.daemon = client.Adapt(dialer{at})
 	return at
@@ -95,24 +100,24 @@ func (a *app) complainOfHost(name string, err error) (status int) {
 	)
 	switch {
 	case errors.As(err, &away):
-		a.complain(name + ": " + away.What)
+		a.Complain(name + ": " + away.What)
 		a.notes(away.Said, away.Next)
 		return exitNoDaemon
 	case errors.As(err, &gone):
-		a.complain(gone.Error())
-		a.notef("start one with `nous --host %s`", name)
+		a.Complain(gone.Error())
+		a.Notef("start one with `nous --host %s`", name)
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
-		a.complain(name + ": " + err.Error())
+		a.Complain(name + ": " + err.Error())
 		return exitNoDaemon
 	}
-	a.complain(name + ": " + err.Error())
+	a.Complain(name + ": " + err.Error())
 	return exitFailed
 }
 
 // printOf prints what a host said, of some kind.
 func (a *app) printOf(host, kind string, value jsontext.Value) {
-	a.printJSON(hosts.Line(host, kind, value, false))
+	a.JSONLine(hosts.Line(host, kind, value, false))
 }
 
 func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams, all bool) error {
@@ -124,7 +129,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 		return h.List(ctx, p, 1, nil)
 	})
 	sessions := hosts.Sorted(lists)
-	if a.json || len(lists) == 0 {
+	if a.JSON || len(lists) == 0 {
 		a.printSessionLines(sessions)
 		return failed
 	}
@@ -135,14 +140,14 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 			plain.OneLine(s.Workdir, 60), plain.Title(s.Title),
 		}
 	}
-	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
+	a.Table([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
 	return failed
 }
 
 // printSessionLines prints sessions of several hosts for a program.
 func (a *app) printSessionLines(all []hosts.Session) {
 	for _, s := range all {
-		a.printJSON(s.Line(false))
+		a.JSONLine(s.Line(false))
 	}
 }
 
@@ -155,7 +160,7 @@ func (a *app) statesOfHosts(ctx context.Context) error {
 		return h.State(ctx, protocol.GetStateParams{Scope: scope})
 	})
 	for i, one := range states {
-		if a.json {
+		if a.JSON {
 			a.printOf(one.Host.Name, "state", one.Value)
 			continue
 		}
@@ -164,9 +169,9 @@ func (a *app) statesOfHosts(ctx context.Context) error {
 			return fmt.Errorf("get_state: decode reply: %w", err)
 		}
 		if i > 0 {
-			a.println("")
+			a.Println("")
 		}
-		a.printSpans(plain.Span{Text: plain.Cell(one.Host.Name), Look: plain.Bold})
+		a.Spans(plain.Span{Text: plain.Cell(one.Host.Name), Look: plain.Bold})
 		a.printState(state)
 	}
 	return failed
@@ -188,17 +193,17 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 	})
 	all := hosts.Oldest(lists)
 	for i, one := range all {
-		if a.json {
+		if a.JSON {
 			a.printOf(one.Host, "approval", one.Raw)
 			continue
 		}
 		if i > 0 {
-			a.println("")
+			a.Println("")
 		}
 		a.printWaiting(one.Host+"  ", one.Approval, one.Session, time.Now())
 	}
-	if len(all) == 0 && len(lists) > 0 && !a.json {
-		a.notef("no approval waits")
+	if len(all) == 0 && len(lists) > 0 && !a.JSON {
+		a.Notef("no approval waits")
 	}
 	return failed
 }
@@ -219,14 +224,14 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 	}
 	errs := make([]error, len(all))
 	err := hosts.Follow(keys.Soft, all, func(h hosts.Host, line follow.Line) error {
-		if a.json {
+		if a.JSON {
 			a.printOf(h.Name, "event", line.Raw)
 		} else {
 			a.printLineOf(h.Name+strings.Repeat(" ", width-len(h.Name)+1), line)
 		}
 		return a.out.Failure() // nobody reads: all end
 	}, func(h hosts.Host, err error) {
-		a.notef("no more events of %s: %s", h.Name, strings.TrimPrefix(err.Error(), h.Name+": "))
+		a.Notef("no more events of %s: %s", h.Name, strings.TrimPrefix(err.Error(), h.Name+": "))
 		errs[slices.IndexFunc(all, func(o hosts.Host) bool { return o.Name == h.Name })] = err
 	})
 	return cmp.Or(err, a.complainOf(errs))
@@ -248,4 +253,59 @@ func (a *app) followAll(ctx context.Context, types []string, tell func(follow.Li
 			return err
 		}
 	}
+}
+
+// watching shows what changes until Ctrl-C, or until nobody reads any more.
+func (a *app) watching(ctx context.Context, run func(context.Context) error) error {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
+	defer signal.Stop(broken)
+	keys := cmdline.WatchInterrupts(ctx)
+	defer keys.Stop()
+	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
+	err := run(keys.Soft)
+	switch {
+	case errors.Is(a.out.Failure(), syscall.EPIPE):
+		return &quietExit{exitOK}
+	case errors.Is(err, cmdline.ErrInterrupted):
+		return nil
+	}
+	return err
+}
+
+// watchSessions lists sessions and then what changes.
+func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, all bool) error {
+	l := &live.List{
+		Printer: a.Printer, Output: a.out, Daemon: a.daemonSender(), Params: p, All: all,
+		Table: a.sessionTable, Folder: a.folderText,
+	}
+	return a.watching(ctx, func(ctx context.Context) error {
+		if _, err := l.Sessions(ctx); err != nil { // a daemon says here that it cannot
+			return leftOr(err)
+		}
+		f, err := a.subscribe(ctx, protocol.SubscribeParams{})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return l.Run(ctx, f)
+	})
+}
+
+// watchHosts shows the sessions of the hosts that are named.
+func (a *app) watchHosts(ctx context.Context, all bool) error {
+	var named []hosts.Host
+	for _, h := range a.hosts {
+		at := a.at(h)
+		one := at.asHost()
+		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, nil, tell) }
+		if list := one.Sessions; !all {
+			one.Sessions = func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+				p.Workdir = h.Workdir
+				return list(ctx, p)
+			}
+		}
+		named = append(named, one)
+	}
+	return a.watching(ctx, live.NewHosts(a.Printer, a.out, named).Run)
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 
 	"noused/internal/client"
 	"noused/internal/client/plain"
@@ -69,7 +70,7 @@ func (a *app) inputFollows() bool {
 		return false
 	}
 	if info.Mode()&os.ModeSocket != 0 {
-		a.notef("standard input is a socket: it is not added to the text")
+		a.Notef("standard input is a socket: it is not added to the text")
 	}
 	return info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0
 }
@@ -98,7 +99,7 @@ func (a *app) tellAfter(wait time.Duration, line string) (stop func()) {
 		defer close(ended)
 		select {
 		case <-time.After(wait):
-			a.notef("%s", line)
+			a.Notef("%s", line)
 		case <-done:
 		}
 	}()
@@ -140,7 +141,7 @@ func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, i
 	if !strings.ContainsAny(text, "/@") || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, nil
 	}
-	r, err := ask(ctx, a, protocol.Expand, protocol.ExpandParams{Scope: scope, Text: text})
+	r, err := request(ctx, a, protocol.Expand, protocol.ExpandParams{Scope: scope, Text: text})
 	switch {
 	case errors.Is(err, client.ErrUnsupported):
 		return text, images, nil
@@ -150,4 +151,9 @@ func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, i
 		return "", nil, fmt.Errorf("the server made an empty text of %.60q", text)
 	}
 	return r.Text, append(images, r.Attachments...), nil
+}
+
+// rawFlag is for commands that print whole texts.
+func (a *app) rawFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.Raw, "raw", false, "print texts as they are, with what could drive a terminal")
 }

@@ -146,14 +146,14 @@ func (a *app) addServer(ctx context.Context, s mcpfile.Server) error {
 
 // changedServer reports a change, and has the daemon read the file.
 func (a *app) changedServer(ctx context.Context, what, name string) error {
-	if a.json {
+	if a.JSON {
 		line, err := json.Marshal(map[string]string{what: name, "file": serversFile()}, json.Deterministic(true))
 		if err != nil {
 			return err
 		}
-		a.printJSON(line)
+		a.JSONLine(line)
 	} else {
-		a.println(what + " " + name)
+		a.Println(what + " " + name)
 	}
 	return a.reloadServers(ctx, name)
 }
@@ -162,17 +162,17 @@ func (a *app) changedServer(ctx context.Context, what, name string) error {
 // wrong. It fails where that is about one of those servers.
 func (a *app) reloadServers(ctx context.Context, changed ...string) error {
 	a.noStart = true // it is not needed for this
-	r, err := ask(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := request(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	var gone *client.NoDaemonError
 	switch {
 	case errors.As(err, &gone):
-		a.notef("no daemon runs; it reads %s when it starts", serversFile())
+		a.Notef("no daemon runs; it reads %s when it starts", serversFile())
 		return nil
 	case err != nil:
 		return err
 	}
 	for _, problem := range r.Errors {
-		a.complain(problem)
+		a.Complain(problem)
 		for _, name := range changed {
 			if strings.Contains(problem, "/"+name+"/") || strings.Contains(problem, "/"+name+":") ||
 				strings.Contains(problem, " "+name+" ") {
@@ -255,7 +255,7 @@ func (a *app) importServers(ctx context.Context, file string) error {
 		return err
 	}
 	if len(elsewhere) > 0 {
-		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
+		a.Notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
 			plain.OneLine(strings.Join(elsewhere, ", "), plain.AboutServer))
 	}
 	var taken []string
@@ -282,7 +282,7 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 	if one.Err != nil {
 		why = one.Err.Error()
 	}
-	if a.json {
+	if a.JSON {
 		line, err := json.Marshal(struct {
 			From  string   `json:"from"`
 			Name  string   `json:"name"`
@@ -291,17 +291,17 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 			Notes []string `json:"notes,omitzero"`
 		}{one.From, one.Server.Name, one.Err == nil, why, one.Notes})
 		if err == nil {
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 		return
 	}
 	if one.Err != nil {
-		a.println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, plain.AboutServer))
+		a.Println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, plain.AboutServer))
 		return
 	}
-	a.println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), plain.AboutServer))
+	a.Println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), plain.AboutServer))
 	for _, note := range one.Notes {
-		a.println("          " + plain.OneLine(note, plain.AboutServer))
+		a.Println("          " + plain.OneLine(note, plain.AboutServer))
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *app) listServers(ctx context.Context) error {
 	}
 	rows := make([][]string, len(v.Servers))
 	for i, s := range v.Servers {
-		if a.json {
+		if a.JSON {
 			a.printServer(s)
 		}
 		rows[i] = []string{
@@ -58,17 +58,17 @@ func (a *app) listServers(ctx context.Context) error {
 		}
 	}
 	switch {
-	case a.json:
+	case a.JSON:
 	case len(rows) > 0:
-		a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
+		a.Table([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
 	case len(v.Problems) == 0:
-		a.notef("there is none; nous mcp add and nous mcp import add some")
+		a.Notef("there is none; nous mcp add and nous mcp import add some")
 	}
 	for _, note := range v.Notes {
-		a.notef("%s", note)
+		a.Notef("%s", note)
 	}
 	for _, problem := range v.Problems {
-		a.complain(problem)
+		a.Complain(problem)
 	}
 	if len(v.Problems) > 0 {
 		return &quietExit{exitFailed}
@@ -78,7 +78,7 @@ func (a *app) listServers(ctx context.Context) error {
 
 func (a *app) printServer(s servers.Row) {
 	if line, err := json.Marshal(s, json.Deterministic(true)); err == nil {
-		a.printJSON(line)
+		a.JSONLine(line)
 	}
 }
 
@@ -119,13 +119,13 @@ func (a *app) serversOf(ctx context.Context, dir string) (protocol.Tools, error)
 	}
 	if scope.SessionID == "" {
 		one := 1
-		r, err := ask(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
+		r, err := request(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
 		if err != nil || len(r.Sessions) == 0 {
 			return protocol.Tools{}, err
 		}
 		scope.SessionID = r.Sessions[0].SessionID
 	}
-	return ask(ctx, a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
+	return request(ctx, a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 }
 
 func (a *app) mcpGetCommand() *cobra.Command {
@@ -147,7 +147,7 @@ values may be secrets.`,
 			if i < 0 {
 				return fmt.Errorf("there is no server %s here; nous mcp list shows all", args[0])
 			}
-			if a.json {
+			if a.JSON {
 				a.printServer(v.Servers[i])
 				return nil
 			}
@@ -181,5 +181,5 @@ func (a *app) showServer(s servers.Row) {
 			pairs = append(pairs, p)
 		}
 	}
-	a.printPairs(pairs)
+	a.Pairs(pairs)
 }

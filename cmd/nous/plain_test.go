@@ -103,7 +103,7 @@ func wantEqualJSON(t *testing.T, got, want string) {
 
 // evilRun is a run in which everybody is evil.
 func evilRun(d *clienttest.Daemon) {
-	events := begin(d, "r")
+	events := acceptPrompt(d, "r")
 	defer events.Close()
 	for i, ev := range [][2]string{
 		{"turn_start", `{"run_id":"r","kind":E}`},

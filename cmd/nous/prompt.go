@@ -195,7 +195,7 @@ func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptF
 	switch {
 	case a.result:
 		t.View = runs.SilentView{}
-	case a.json:
+	case a.JSON:
 	case p.OutputSchema != nil:
 		t.View = &runs.AnswerView{Console: c}
 	case f.wait:
@@ -215,7 +215,7 @@ func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptF
 }
 
 // held tells whether the daemon's own reply is wanted, with all events.
-func (f promptFlags) held(a *app) bool { return f.wait && a.json && !a.result }
+func (f promptFlags) held(a *app) bool { return f.wait && a.JSON && !a.result }
 
 // noTitle is what --new has without a title: the daemon makes one of the text.
 const noTitle = "the prompt"
@@ -340,9 +340,9 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 func (a *app) printAnswer(r protocol.PromptReply) {
 	switch {
 	case r.Accepted != nil:
-		a.println(r.Accepted.RunID)
+		a.Println(r.Accepted.RunID)
 	case r.Result.Output != "":
-		a.println(r.Result.Output)
+		a.Println(r.Result.Output)
 	}
 }
 
@@ -379,8 +379,8 @@ func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
 	if p.RunID != "" {
 		what = p.RunID
 	}
-	a.notef("aborting %s; Ctrl-C leaves without waiting for its end", what)
-	reply, err := ask(ctx, a, protocol.Abort, p)
+	a.Notef("aborting %s; Ctrl-C leaves without waiting for its end", what)
+	reply, err := request(ctx, a, protocol.Abort, p)
 	var wire *protocol.Error
 	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected {
 		return nil
@@ -388,6 +388,6 @@ func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
 	if err != nil {
 		return err
 	}
-	a.printer().HandBack(reply.Discarded)
+	a.HandBack(reply.Discarded)
 	return nil
 }

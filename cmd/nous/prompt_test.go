@@ -56,8 +56,8 @@ func meet(d *clienttest.Daemon) (events, commands *clienttest.Conn) {
 	return events, commands
 }
 
-// begin accepts the prompt, too.
-func begin(d *clienttest.Daemon, run string) (events *clienttest.Conn) {
+// acceptPrompt accepts the prompt, too.
+func acceptPrompt(d *clienttest.Daemon, run string) (events *clienttest.Conn) {
 	events, commands := meet(d)
 	defer commands.Close()
 	id, _ := commands.Want("prompt")
@@ -112,7 +112,7 @@ func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 
 func TestPromptKeepsStandardOutputClean(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		defer events.Close()
 		for i, ev := range [][2]string{
 			{"agent_start", `{"run_id":"r"}`},
@@ -179,7 +179,7 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-				events := begin(d, "r")
+				events := acceptPrompt(d, "r")
 				defer events.Close()
 				events.Event(1, "agent_end", runEnd(tc.reason))
 			})
@@ -189,7 +189,7 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 		})
 		t.Run("last "+tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "--wait", "x"}, func(d *clienttest.Daemon) {
-				events := begin(d, "r")
+				events := acceptPrompt(d, "r")
 				defer events.Close()
 				events.Event(1, "message_end", `{"run_id":"r","role":"assistant","text":"first"}`)
 				events.Event(2, "message_update", `{"run_id":"r","message_id":"m","delta":"la"}`)
@@ -215,7 +215,7 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 
 func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
 	got := nous(t, []string{"--json", "prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		defer events.Close()
 		events.Line(
 			`{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}`)
@@ -234,7 +234,7 @@ func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
 
 func TestLostConnectionGoesOnWhereItWas(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		events.Event(1, "message_update", delta("one "))
 		events.Close()
 		again := d.Events()
@@ -253,7 +253,7 @@ func TestLostConnectionGoesOnWhereItWas(t *testing.T) {
 
 func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		events.Event(1, "message_update", delta("cut of"))
 		d.Stop()
 		events.Close()
@@ -278,7 +278,7 @@ func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 // afterRestart plays a run that is over when its reader is back.
 func afterRestart(t *testing.T, lastSeq string, then func(*clienttest.Daemon, *clienttest.Conn)) result {
 	return nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		events.Close()
 		again := d.Events()
 		defer again.Close()
@@ -317,7 +317,7 @@ func TestAnswerMissedIsMadeUpFromTheSession(t *testing.T) {
 		"--wait": "the answer\n", "--wait=false": "the \nthe answer\n", "--json=result": `{"output":"the answer",`,
 	} {
 		got := nous(t, []string{"prompt", flag, "x"}, func(d *clienttest.Daemon) {
-			events := begin(d, "r")
+			events := acceptPrompt(d, "r")
 			events.Event(1, "message_start", `{"run_id":"r","message_id":"m","role":"assistant"}`)
 			events.Event(2, "message_update", delta("the "))
 			d.Stop()
@@ -348,7 +348,7 @@ func TestEndMissedAndNotRemembered(t *testing.T) {
 
 func TestDaemonThatStaysAway(t *testing.T) {
 	got := nousWaiting(t, time.Nanosecond, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		d.Stop()
 		events.Close()
 	})
@@ -359,7 +359,7 @@ func TestDaemonThatStaysAway(t *testing.T) {
 
 func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		defer events.Close()
 		events.Event(9, "warning", `{"message":"events 1 to 9 were dropped","code":"events_dropped","from_seq":1,"to_seq":9}`)
 		for range 2 {
@@ -459,7 +459,7 @@ func interrupt(t *testing.T) {
 
 func TestFirstInterruptAbortsAndWaits(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		defer events.Close()
 		events.Event(1, "message_update", delta("so far"))
 		interrupt(t)
@@ -491,7 +491,7 @@ func TestSecondInterruptLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := nous(t, args, func(d *clienttest.Daemon) {
 				if name == "following" {
-					events := begin(d, "r")
+					events := acceptPrompt(d, "r")
 					defer events.Close()
 				} else {
 					commands := d.Commands()
@@ -514,7 +514,7 @@ func TestSecondInterruptLeaves(t *testing.T) {
 
 func TestInterruptWhileTheDaemonIsAway(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := begin(d, "r")
+		events := acceptPrompt(d, "r")
 		events.Close()
 		again := d.Events()
 		again.Want("subscribe")

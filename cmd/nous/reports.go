@@ -27,7 +27,7 @@ Without --probe no server is asked.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe},
 				func(r protocol.Models) {
-					a.printer().Models(r, probe)
+					a.Models(r, probe)
 				})
 		},
 	}
@@ -55,9 +55,9 @@ them, the newest session first. Upper and lower case are the same. Exit status
 			if cmd.Flags().Changed("limit") {
 				p.Limit = &limit
 			}
-			r, err := fetch(cmd.Context(), a, protocol.SearchSessions, p, a.printer().Matches)
+			r, err := fetch(cmd.Context(), a, protocol.SearchSessions, p, a.Matches)
 			if err == nil && len(r.Matches) == 0 {
-				a.complain("nothing found")
+				a.Complain("nothing found")
 				err = &quietExit{exitFailed}
 			}
 			return err
@@ -85,7 +85,7 @@ session it was copied from; what a deleted session took is not known any more.`,
 			if err := oneOfUsage(p.By); err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.GetUsage, p, a.printer().Usage)
+			return query(cmd.Context(), a, protocol.GetUsage, p, a.Usage)
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", string(protocol.ByDay), "`what` the rows are for: day, model, session or folder")
@@ -137,13 +137,13 @@ one. Unread sessions are deleted like any other.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := fetch(cmd.Context(), a, protocol.Prune, protocol.PruneParams{DryRun: dry}, func(r protocol.Pruned) {
-				a.printer().Pruned(r, a.thenRestart())
+				a.Pruned(r, a.thenRestart())
 			})
 			if err != nil {
 				return err
 			}
 			for _, problem := range r.Problems {
-				a.notef("not all could be removed: %s", problem)
+				a.Notef("not all could be removed: %s", problem)
 			}
 			if len(r.Problems) > 0 {
 				return &quietExit{exitFailed}
@@ -180,9 +180,9 @@ as it is now. Files that cannot be used are named on standard error.`,
 			}
 			p := protocol.GetSystemParams{Scope: scope}
 			return query(cmd.Context(), a, protocol.GetSystem, p, func(r protocol.System) {
-				a.println(r.Text)
+				a.Println(r.Text)
 				for _, problem := range r.LeftOut {
-					a.notef("left out: %s", problem)
+					a.Notef("left out: %s", problem)
 				}
 			})
 		},

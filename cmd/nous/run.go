@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/conversation"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -67,7 +68,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 	return cmd
 }
 
-func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
+func (a *app) printQueued(r protocol.InputAccepted) { a.Println(r.RunID) }
 
 func (a *app) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
@@ -88,7 +89,7 @@ func (a *app) withdrawCommand() *cobra.Command {
 				return err
 			}
 			p := protocol.WithdrawParams{Scope: scope, InputID: id}
-			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.println(r.Text) })
+			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.Println(r.Text) })
 		},
 	}
 }
@@ -96,7 +97,7 @@ func (a *app) withdrawCommand() *cobra.Command {
 // queuedNamed is the id of the queued text that a beginning of an id means. What
 // does not wait is the daemon's to refuse.
 func (a *app) queuedNamed(ctx context.Context, scope protocol.Scope, name string) (string, error) {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err != nil {
 		return "", err
 	}
@@ -134,8 +135,8 @@ func (a *app) abortCommand() *cobra.Command {
 				p.RunID = args[0]
 			}
 			return query(cmd.Context(), a, protocol.Abort, p, func(r protocol.AbortAccepted) {
-				a.println(r.RunID)
-				a.printer().HandBack(r.Discarded)
+				a.Println(r.RunID)
+				a.HandBack(r.Discarded)
 			})
 		},
 	}
@@ -166,7 +167,7 @@ func (a *app) setModeCommand() *cobra.Command {
 				return err
 			}
 			p := protocol.SetModeParams{Scope: scope, Mode: mode}
-			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(string(r.Mode)) })
+			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.Println(string(r.Mode)) })
 		},
 	}
 }
@@ -189,7 +190,7 @@ default for the daemon's own. With --effort it is told how hard to think.`,
 			}
 			p.Scope, p.Model = scope, args[0]
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) {
-				a.println(modelName(r.Model))
+				a.Println(plain.ModelName(r.Model))
 			})
 		},
 	}
@@ -213,8 +214,8 @@ func (a *app) compactCommand() *cobra.Command {
 			}
 			p := protocol.CompactSessionParams{Scope: scope, Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
-				a.println(r.Summary)
-				a.notef("summarised: %s; everything from %s on is kept", conversation.Shrunk(r.TokensBefore, r.TokensAfter),
+				a.Println(r.Summary)
+				a.Notef("summarised: %s; everything from %s on is kept", conversation.Shrunk(r.TokensBefore, r.TokensAfter),
 					r.FirstKeptEntryID)
 			})
 		},
@@ -229,7 +230,7 @@ func (a *app) pingCommand() *cobra.Command {
 		Short: "Check whether the daemon answers",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.println(r.Message) })
+			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.Println(r.Message) })
 		},
 	}
 }

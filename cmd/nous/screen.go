@@ -30,11 +30,11 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 		return cmd.Help()
 	}
 	if os.Getenv("TERM") == "dumb" && !byLine {
-		a.notef("this terminal is a dumb one: plain mode")
+		a.Notef("this terminal is a dumb one: plain mode")
 		byLine = true
 	}
 	if byLine {
-		a.outStyle.Colour, a.errStyle.Colour = false, false
+		a.OutStyle.Colour, a.ErrStyle.Colour = false, false
 	}
 	if byLine && a.several() {
 		return cmdline.Errorf("the plain mode is for one host: give %s once", a.hostFlag())
@@ -51,14 +51,14 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
 		Out:   a.out.W,
 		Event: func(ev protocol.Event) { view.Event(ev, nil) },
-		Entry: func(entry jsontext.Value) error { return a.printer().Entry(entry, false) },
+		Entry: func(entry jsontext.Value) error { return a.Entry(entry, false) },
 	})
 }
 
 // site is the daemon that is meant, for the screen.
 func (a *app) site() tui.Site {
 	return tui.Site{
-		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil &&
+		Daemon: a.runningDaemon(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil &&
 			a.socket == protocol.DefaultSocket(os.Getenv),
 		Start: a.startOnScreen, Other: a.otherVersion, SetUp: a.setupArgs(),
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
@@ -176,7 +176,7 @@ With --host given again it has the sessions of all these hosts.
 Where standard input or output is no terminal, nous prints them and ends.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W) && os.Getenv("TERM") != "dumb" {
+			if !a.JSON && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W) && os.Getenv("TERM") != "dumb" {
 				a.board = true
 				return a.openTUI(cmd, false)
 			}
@@ -203,7 +203,7 @@ func (a *app) printBoard(ctx context.Context) error {
 		}
 		last = r.Sessions[len(r.Sessions)-1].SessionID
 	}
-	if a.json {
+	if a.JSON {
 		return nil // it has been printed
 	}
 	return board.Print(a.out, all, "")
@@ -214,7 +214,7 @@ func (a *app) printBoards(ctx context.Context) error {
 	lists, failed := eachHost(ctx, a, func(ctx context.Context, _ *app, h hosts.Host) ([]hosts.Session, error) {
 		return h.List(ctx, protocol.ListSessionsParams{Limit: new(1000)}, max(boardPages/len(a.hosts), 1), nil)
 	})
-	if a.json {
+	if a.JSON {
 		a.printSessionLines(hosts.Sorted(lists))
 		return failed
 	}

@@ -163,7 +163,7 @@ func (a *app) chooseModel(ctx context.Context, scope protocol.Scope, name string
 	if name == "" {
 		return nil
 	}
-	_, err := ask(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: name})
+	_, err := request(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: name})
 	if err != nil {
 		return &modelError{err}
 	}
@@ -205,15 +205,15 @@ type jsonFlag app
 // Set takes true, false or result.
 func (f *jsonFlag) Set(value string) error {
 	if f.result = value == "result"; f.result {
-		f.json = true
+		f.JSON = true
 		return nil
 	}
 	on, err := strconv.ParseBool(value)
-	f.json = on
+	f.JSON = on
 	return err
 }
 
-func (f *jsonFlag) String() string { return strconv.FormatBool(f.json) }
+func (f *jsonFlag) String() string { return strconv.FormatBool(f.JSON) }
 
 // Type has help show it as a switch.
 func (f *jsonFlag) Type() string { return "bool" }

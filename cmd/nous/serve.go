@@ -28,8 +28,8 @@ shows the same sessions.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(25) // an editor has many such programs, and none of them is busy
 			return bridge.Run(cmd.Context(), bridge.Options{
-				Daemon: a.way(), Local: a.far == nil, Start: a.startForEditor, Patience: a.patience, In: a.in, Out: a.out.W,
-				Log: a.notef, Version: buildinfo.Version(),
+				Daemon: a.runningDaemon(), Local: a.far == nil, Start: a.startForEditor, Patience: a.patience,
+				In: a.in, Out: a.out.W, Log: a.Notef, Version: buildinfo.Version(),
 			})
 		},
 	}

@@ -91,7 +91,7 @@ func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, a
 	r, err := fetch(ctx, a, protocol.ListSessions, p, func(r protocol.Sessions) {
 		a.printSessions(r.Sessions, r.ActiveSessionID, all)
 	})
-	if err == nil && !all && !a.json {
+	if err == nil && !all && !a.JSON {
 		return a.noteElsewhere(ctx, r.Sessions)
 	}
 	return err
@@ -112,11 +112,11 @@ func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) er
 	some := slices.ContainsFunc(here, func(s protocol.SessionInfo) bool { return !s.Blank() })
 	switch {
 	case others > 0 && some:
-		a.notef("%d more in other folders: nous sessions --all", others)
+		a.Notef("%d more in other folders: nous sessions --all", others)
 	case others > 0:
-		a.notef("no session has this folder; %d in other folders: nous sessions --all", others)
+		a.Notef("no session has this folder; %d in other folders: nous sessions --all", others)
 	case !some:
-		a.notef("no session has this folder")
+		a.Notef("no session has this folder")
 	}
 	return nil
 }
@@ -186,14 +186,14 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 
 func (a *app) deleteNow(ctx context.Context, id string) error {
 	_, err := act(a, func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id) },
-		func(r protocol.SessionDeleted) { a.println(r.SessionID) })
+		func(r protocol.SessionDeleted) { a.Println(r.SessionID) })
 	return err
 }
 
 // printSessions prints a list of sessions.
 func (a *app) printSessions(list []protocol.SessionInfo, active string, all bool) {
 	for _, line := range a.sessionTable(list, active, all) {
-		a.printSpans(line)
+		a.Spans(line)
 	}
 }
 
@@ -260,7 +260,7 @@ func switchFlag(cmd *cobra.Command, activate *bool) {
 	cmd.Flags().BoolVar(activate, "switch", false, "make it the daemon's active session, too")
 }
 
-func (a *app) printSession(r protocol.Session) { a.println(r.SessionID) }
+func (a *app) printSession(r protocol.Session) { a.Println(r.SessionID) }
 
 func (a *app) switchCommand() *cobra.Command {
 	return &cobra.Command{
@@ -298,7 +298,7 @@ func (a *app) branchCommand() *cobra.Command {
 				return err
 			}
 			if scope.SessionID == "" {
-				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				state, err := request(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}
@@ -306,7 +306,7 @@ func (a *app) branchCommand() *cobra.Command {
 			}
 			_, err = act(a, func(c client.Sender) (protocol.Branch, error) {
 				return actions.Branch(cmd.Context(), c, scope.SessionID, leaf, activate)
-			}, func(r protocol.Branch) { a.println(r.SessionID) })
+			}, func(r protocol.Branch) { a.Println(r.SessionID) })
 			return err
 		},
 	}
@@ -339,7 +339,7 @@ func (a *app) renameCommand() *cobra.Command {
 			}
 			_, err = act(a, func(c client.Sender) (protocol.TitleAccepted, error) {
 				return actions.Rename(cmd.Context(), c, scope, strings.Join(args, " "))
-			}, func(r protocol.TitleAccepted) { a.println(r.Title) })
+			}, func(r protocol.TitleAccepted) { a.Println(r.Title) })
 			return err
 		},
 	}
@@ -358,7 +358,7 @@ func (a *app) setLeafCommand() *cobra.Command {
 			}
 			_, err = act(a, func(c client.Sender) (protocol.Leaf, error) {
 				return actions.SetLeaf(cmd.Context(), c, scope, args[0])
-			}, func(r protocol.Leaf) { a.println(r.LeafID) })
+			}, func(r protocol.Leaf) { a.Println(r.LeafID) })
 			return err
 		},
 	}
@@ -399,7 +399,7 @@ func (a *app) printTree(r protocol.Tree) {
 		if i == leaf {
 			look = plain.Bold
 		}
-		a.printSpans(plain.Span{Text: line, Look: look})
+		a.Spans(plain.Span{Text: line, Look: look})
 	}
 }
 
@@ -495,7 +495,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	var refused *protocol.Error
 	switch {
 	case err == nil:
-		a.notef("worktree %s, branch %s", tree.Dir, tree.Branch)
+		a.Notef("worktree %s, branch %s", tree.Dir, tree.Branch)
 		return nil
 	case errors.As(err, &refused), isNoDaemon(err):
 		return errors.Join(err, tree.TakeBack(ctx))
@@ -531,7 +531,7 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 		if err := worktree.Remove(removing, dir, worktree.Home(os.Getenv)); err != nil {
 			return err
 		}
-		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
+		a.Notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
 	stop()
 	return a.deleteNow(ctx, id)
@@ -555,9 +555,9 @@ func (a *app) forgetWorktree(ctx context.Context, dir string, all []protocol.Ses
 		return err
 	}
 	if known {
-		a.notef("the folder %s is gone already; git forgets the worktree, and its branch stays", dir)
+		a.Notef("the folder %s is gone already; git forgets the worktree, and its branch stays", dir)
 	} else {
-		a.notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune "+
+		a.Notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune "+
 			"there forgets it", dir)
 	}
 	return nil

@@ -135,7 +135,7 @@ it: nous set-model, or /model on the screen, changes that of one session.`,
 				if st.Model.Provider == "" {
 					return protocol.Rejectf(protocol.NoModel, "no model is chosen: nous setup")
 				}
-				a.println(modelWord(st.Model))
+				a.Println(modelWord(st.Model))
 				return nil
 			}
 			s, err := a.newSetup(cmd.Context())
@@ -184,14 +184,14 @@ func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
 		return nil, cmdline.Errorf("keys and the daemon's model are files of its machine: run nous there")
 	}
 	s := &setupRun{app: a, ctx: ctx, dir: setup.ConfigDir(os.Getenv), in: bufio.NewReader(io.LimitReader(a.in, maxPasted))}
-	return s, s.look(false)
+	return s, s.listModels(false)
 }
 
-// look asks the daemon which models there are; the daemon asks the servers, with saved keys
+// listModels asks the daemon which models there are; the daemon asks the servers, with saved keys
 // where saved is set. What servers of this machine list is that of the provider that the
 // catalogue has at their port.
-func (s *setupRun) look(saved bool) error {
-	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true, Saved: saved})
+func (s *setupRun) listModels(saved bool) error {
+	r, err := request(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true, Saved: saved})
 	for i, m := range r.Models {
 		if m.Source == "server" && m.Provider == "openai" {
 			r.Models[i].Provider = cmp.Or(localProvider(m.BaseURL), m.Provider)
@@ -222,9 +222,9 @@ func localProvider(baseURL string) string {
 
 // reload has the daemon read the keys and its configuration.
 func (s *setupRun) reload() error {
-	r, err := ask(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := request(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	for _, wrong := range r.Errors {
-		s.notef("%s", wrong)
+		s.Notef("%s", wrong)
 	}
 	return err
 }
@@ -236,13 +236,13 @@ func (s *setupRun) asks() bool { return s.personThere() }
 // word is the answer where free is set.
 func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
 	for i, word := range words[:min(len(words), maxChoices)] {
-		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.Paint(plain.Dim, about[i]))
+		fmt.Fprintf(s.Err, "  %2d  %-28s %s\n", i+1, word, s.ErrStyle.Paint(plain.Dim, about[i]))
 	}
 	if more := len(words) - maxChoices; more > 0 {
-		s.notef("      and %d more: write a name", more)
+		s.Notef("      and %d more: write a name", more)
 	}
 	for {
-		fmt.Fprintf(s.err, "%s [%s] ", question, words[0])
+		fmt.Fprintf(s.Err, "%s [%s] ", question, words[0])
 		line, err := s.in.ReadString('\n')
 		answer := strings.TrimSpace(line)
 		n, noNumber := strconv.Atoi(answer)
@@ -256,7 +256,7 @@ func (s *setupRun) choose(question string, words, about []string, free bool) (st
 		case noNumber != nil && (free || slices.Contains(words, answer)):
 			return answer, nil
 		}
-		s.notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
+		s.Notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
 	}
 }
 
@@ -375,12 +375,12 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		case refused == "":
 			return nil
 		}
-		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, refused))
+		s.Complain(fmt.Sprintf("%s does not take this key: %s", provider, refused))
 		if asked == maxKeys || !s.asks() {
-			s.notef("the key is not kept")
+			s.Notef("the key is not kept")
 			return &quietExit{exitNoModel}
 		}
-		s.notef("the key is not kept; copy it again")
+		s.Notef("the key is not kept; copy it again")
 	}
 }
 
@@ -398,10 +398,10 @@ func (s *setupRun) tryKey(provider, key string) (refused string, err error) {
 	if err := credentials.Save(s.dir, provider, key); err != nil {
 		return "", err
 	}
-	err = errors.Join(trying.reload(), trying.look(true))
+	err = errors.Join(trying.reload(), trying.listModels(true))
 	s.models = trying.models
 	if ctx.Err() != nil {
-		s.notef("the key was not tried, and is not kept")
+		s.Notef("the key was not tried, and is not kept")
 		return "", errors.Join(takeBack(), &quietExit{exitLeft})
 	}
 	if err != nil {
@@ -415,15 +415,15 @@ func (s *setupRun) tryKey(provider, key string) (refused string, err error) {
 	case row.Refused:
 		return row.Problem, takeBack()
 	case row.NoCredit:
-		s.notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
+		s.Notef("the key is saved; %s takes it, and there is no credit left: add some there, then go on", provider)
 	case row.Reachable != nil && !*row.Reachable:
-		s.notef("the key is saved; it could not be tried: %s", row.Problem)
+		s.Notef("the key is saved; it could not be tried: %s", row.Problem)
 		s.untried = true
 	default:
-		s.notef("the key works")
+		s.Notef("the key works")
 	}
 	if row.KeyVariable != "" {
-		s.notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
+		s.Notef("the daemon has another key in its environment, in %s, and uses that one until the variable is gone",
 			row.KeyVariable)
 	}
 	return "", nil
@@ -448,7 +448,7 @@ func (s *setupRun) readKey(provider string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the terminal cannot hide what is written: %w", err)
 	}
-	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
+	fmt.Fprintf(s.Err, "Key of %s (it is not shown): ", provider)
 	type pasted struct {
 		line string
 		err  error
@@ -460,7 +460,7 @@ func (s *setupRun) readKey(provider string) (string, error) {
 	}()
 	select {
 	case p := <-read:
-		fmt.Fprintln(s.err)
+		fmt.Fprintln(s.Err)
 		key := strings.TrimSpace(p.line)
 		switch {
 		case key != "":
@@ -470,7 +470,7 @@ func (s *setupRun) readKey(provider string) (string, error) {
 		}
 		return "", errors.Join(errors.New("no key was given; nothing was changed"), show())
 	case <-ctx.Done():
-		fmt.Fprintln(s.err)
+		fmt.Fprintln(s.Err)
 		return "", errors.Join(show(), &quietExit{exitLeft})
 	}
 }
@@ -555,14 +555,14 @@ func (s *setupRun) saveModel(provider, name string) error {
 	if s.untried {
 		what = " is chosen"
 	}
-	s.println(modelWord(st.Model) + what +
+	s.Println(modelWord(st.Model) + what +
 		". Sessions that another model has answered keep it: nous set-model default changes that")
 	return nil
 }
 
 // daemonState is get_state of the daemon, without a session.
 func (a *app) daemonState(ctx context.Context) (protocol.State, error) {
-	return ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	return request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
 }
 
 func modelWord(m protocol.ModelInfo) string {

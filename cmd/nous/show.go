@@ -37,7 +37,7 @@ or that of this folder.`,
 				return err
 			}
 			if scope.SessionID == "" { // the active one
-				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				state, err := request(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}
@@ -64,29 +64,29 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 	case found.Session != nil:
 		return a.printFacts(*found.Session)
 	case found.Run != nil:
-		if a.json {
-			return a.printer().Encoded(*found.Run)
+		if a.JSON {
+			return a.Encoded(*found.Run)
 		}
 		p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: found.Run.SessionID}}
 		state, err := call(ctx, a, c, protocol.GetState, p)
 		if err != nil {
 			return err
 		}
-		return a.printer().Run(*found.Run, state, full)
+		return a.Run(*found.Run, state, full)
 	}
-	return a.printer().Whole(found.In, found.Entry)
+	return a.Whole(found.In, found.Entry)
 }
 
 // printFacts prints what list_sessions knows of a session.
 func (a *app) printFacts(s protocol.SessionInfo) error {
-	if a.json {
-		return a.printer().Encoded(s)
+	if a.JSON {
+		return a.Encoded(s)
 	}
 	tree := ""
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		tree = plain.Worktree(repo, branch)
 	}
-	a.printPairs(plain.Facts(s, a.folderText(s.Workdir), tree))
+	a.Pairs(plain.Facts(s, a.folderText(s.Workdir), tree))
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 		return "", err
 	}
 	defer c.Close()
-	if a.json {
+	if a.JSON {
 		return a.printWholeMessages(ctx, c, p)
 	}
 	printed := false
@@ -135,10 +135,10 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 		session = page.SessionID
 		for _, entry := range page.Messages {
 			if printed {
-				a.println("")
+				a.Println("")
 			}
 			printed = true
-			if err := a.printer().Entry(entry, full); err != nil {
+			if err := a.Entry(entry, full); err != nil {
 				return session, err
 			}
 		}
@@ -163,9 +163,9 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	case err != nil:
 		return "", err
 	case pages > 1:
-		return all.SessionID, a.printer().Encoded(all)
+		return all.SessionID, a.Encoded(all)
 	}
-	a.printJSON(only)
+	a.JSONLine(only)
 	return all.SessionID, nil
 }
 
@@ -196,7 +196,7 @@ escaped in json and atif.`,
 			if write == nil {
 				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
 			}
-			if a.json && cmd.Flags().Changed("format") && format != "json" {
+			if a.JSON && cmd.Flags().Changed("format") && format != "json" {
 				return cmdline.Errorf("--json and --format %s exclude each other", format)
 			}
 			scope, err := a.scopeOf(cmd.Context(), args)
@@ -207,7 +207,7 @@ escaped in json and atif.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
+			if a.JSON {
 				write = export.JSONLine
 			}
 			return write(a.out, doc)

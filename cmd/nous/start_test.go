@@ -169,7 +169,7 @@ func newAttached() *attached {
 	}
 }
 
-func (c *attached) take(epoch string, line follow.Line) {
+func (c *attached) record(epoch string, line follow.Line) {
 	c.epochs[epoch] = append(c.epochs[epoch], line.Seq)
 	ref := line.Where()
 	switch ev := line.Event.Event.(type) {
@@ -271,7 +271,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		for !done() {
 			select {
 			case s := <-events:
-				told[s.who].take(s.epoch, s.line)
+				told[s.who].record(s.epoch, s.line)
 			case <-time.After(2 * time.Minute):
 				t.Fatal("nothing happens any more")
 			}
@@ -304,7 +304,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		for over := false; !over; {
 			select {
 			case s := <-events:
-				told[s.who].take(s.epoch, s.line)
+				told[s.who].record(s.epoch, s.line)
 			case err := <-done:
 				if over = true; err != nil {
 					t.Fatal(err)

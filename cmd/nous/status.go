@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -12,6 +13,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -31,7 +33,7 @@ With --json it is one object: what get_state and list_tools say of the daemon.`,
 
 // status never starts a daemon: to look must not change what is looked at.
 func (a *app) status(ctx context.Context) error {
-	conn, err := a.way().Commands(ctx)
+	conn, err := a.runningDaemon().Commands(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,15 +59,15 @@ func (a *app) status(ctx context.Context) error {
 	if err := json.Unmarshal(tools, &t); err != nil {
 		return fmt.Errorf("list_tools: decode reply: %w", err)
 	}
-	if a.json {
-		a.printJSON(plain.Joined(state, tools))
+	if a.JSON {
+		a.JSONLine(plain.Joined(state, tools))
 	} else {
-		a.printPairs(plain.Daemon(s, t, a.otherVersion(s.Daemon.Version), time.Now()))
+		a.Pairs(plain.Daemon(s, t, a.otherVersion(s.Daemon.Version), time.Now()))
 		switch {
 		case a.also != "":
-			a.notef("another daemon listens at %s: nous --socket %s is for that one", a.also, a.also)
+			a.Notef("another daemon listens at %s: nous --socket %s is for that one", a.also, a.also)
 		case a.far == nil && !a.named() && a.socket != client.DefaultSocket():
-			a.notef("it listens at %s, not at %s: it was started where XDG_RUNTIME_DIR was another", a.socket,
+			a.Notef("it listens at %s, not at %s: it was started where XDG_RUNTIME_DIR was another", a.socket,
 				client.DefaultSocket())
 		}
 	}
@@ -113,5 +115,51 @@ func (a *app) printState(s protocol.State) {
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		tree = plain.Worktree(repo, branch)
 	}
-	a.printPairs(plain.State(s, a.folderText(s.Workdir), tree))
+	a.Pairs(plain.State(s, a.folderText(s.Workdir), tree))
+}
+
+// statuslineTime bounds what a prompt waits for.
+const statuslineTime = 500 * time.Millisecond
+
+func (a *app) statuslineCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "statusline",
+		Short: "Print one line for tmux or a prompt: what waits and what runs",
+		Long: `Print one line for tmux or a shell's prompt: how many approvals wait for an answer,
+and how many sessions run. It prints nothing where neither does, and where no daemon
+runs; it starts none, and its exit status is 0 then, too.`,
+		Example: "  nous statusline",
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.statusline(cmd.Context())
+			return nil
+		},
+	}
+}
+
+// statusline never starts a daemon, and says nothing of one that does not answer.
+func (a *app) statusline(ctx context.Context) {
+	ctx, done := context.WithTimeout(ctx, statuslineTime)
+	defer done()
+	conn, err := a.runningDaemon().Commands(ctx)
+	if err != nil {
+		return
+	}
+	c := client.New(conn)
+	defer c.Close()
+	a.met.Store(true) // none is started when it goes
+	s, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	if err != nil {
+		return
+	}
+	var parts []string
+	if n := len(s.PendingApprovals); n > 0 {
+		parts = append(parts, format.Count(n, "approval"))
+	}
+	if n := len(s.Runs); n > 0 {
+		parts = append(parts, format.Count(n, "run"))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(a.out, "nous: %s\n", strings.Join(parts, ", "))
+	}
 }

@@ -34,8 +34,8 @@ func (a *app) toolsCommand() *cobra.Command {
 					}
 					rows[i] = []string{t.Name, plain.YesNo(t.Active), plain.YesNo(t.Healthy), t.Protocol, about}
 				}
-				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
-				a.printer().Servers(r.Servers)
+				a.Table([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
+				a.Servers(r.Servers)
 			})
 		},
 	}
@@ -51,7 +51,7 @@ func (a *app) reloadCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
 				return actions.ReloadTools(cmd.Context(), c)
-			}, a.printer().Reloaded)
+			}, a.Reloaded)
 			if err == nil && len(r.Errors) > 0 {
 				err = &quietExit{exitFailed}
 			}
@@ -77,7 +77,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 			}
 			_, err = act(a, func(c client.Sender) (protocol.ToolsAccepted, error) {
 				return actions.SetTools(cmd.Context(), c, scope, args)
-			}, func(r protocol.ToolsAccepted) { a.println(fmt.Sprintf("%d active", r.Count)) })
+			}, func(r protocol.ToolsAccepted) { a.Println(fmt.Sprintf("%d active", r.Count)) })
 			return err
 		},
 	}
@@ -112,7 +112,7 @@ key:=json for anything else.`,
 				return err
 			}
 			p := protocol.ExtensionCommandParams{Scope: scope, Name: args[0], Payload: payload, Phase: phase}
-			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printer().Extension)
+			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.Extension)
 			if err == nil && !reply.OK {
 				a.hintJSON(reply, args[1:])
 				err = &quietExit{exitFailed}
@@ -128,14 +128,14 @@ key:=json for anything else.`,
 
 // hintJSON says how a number is written, to whom a text was refused that is JSON.
 func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
-	if a.json || r.Error == nil || !strings.Contains(r.Error.Message, ": got string, want ") {
+	if a.JSON || r.Error == nil || !strings.Contains(r.Error.Message, ": got string, want ") {
 		return
 	}
 	for _, arg := range args {
 		key, text, ok := strings.Cut(arg, "=")
 		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() &&
 			strings.Contains(r.Error.Message, "/"+key+": got string, ") {
-			a.notef("%s is a text; %s is not", plain.OneLine(arg, 60), plain.OneLine(key+":="+text, 60))
+			a.Notef("%s is a text; %s is not", plain.OneLine(arg, 60), plain.OneLine(key+":="+text, 60))
 			return
 		}
 	}

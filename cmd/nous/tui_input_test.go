@@ -32,7 +32,7 @@ func longTalk(t *testing.T, l look) *screen {
 	t.Helper()
 	s := openScreen(t, startDaemon(t, ""), l)
 	if l.cols >= 80 { // where the title is shown: one that stays
-		s.begin("A long talk")
+		s.newSession("A long talk")
 	}
 	var lines strings.Builder
 	for i := range 60 {
@@ -102,8 +102,8 @@ func TestThousandsOfStepsOfTheWheelWriteNothing(t *testing.T) {
 func TestTheWheelMovesInAList(t *testing.T) {
 	t.Parallel()
 	s := openScreen(t, startDaemon(t, ""), look{})
-	s.begin("first one")
-	s.begin("second one")
+	s.newSession("first one")
+	s.newSession("second one")
 	s.Press("ctrl+r")
 	s.Wait("❯ * second one")
 	s.wheelOf(3, "down")

@@ -132,9 +132,9 @@ func (s *screen) say(text string) {
 	s.Press("enter")
 }
 
-// begin makes a session and waits until it is the one that is shown: what is
+// newSession makes a session and waits until it is the one that is shown: what is
 // sent before goes to the one before.
-func (s *screen) begin(title string) {
+func (s *screen) newSession(title string) {
 	s.t.Helper()
 	s.say("/new " + title)
 	s.Wait("script · " + title)
@@ -291,11 +291,11 @@ func TestChecklist5Sessions(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{})
-	s.begin("first one")
+	s.newSession("first one")
 	s.say("pears")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "pears") >= 2 })
 	s.Wait("idle")
-	s.begin("second one")
+	s.newSession("second one")
 	s.WaitGone("pears")
 	s.say("plums")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "plums") >= 2 })
@@ -350,7 +350,7 @@ func TestChecklist7WireShapes(t *testing.T) {
 	d := startDaemon(t, "")
 	p := tuitest.NewProxy(t, d.Socket)
 	s := openScreen(t, d, look{socket: p.Socket})
-	s.begin("shapes")
+	s.newSession("shapes")
 	s.say("!hold.run")
 	s.Wait("holding on")
 	s.say("a steer")
@@ -448,7 +448,7 @@ func TestTwoScreensShowTheSame(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	one := openScreen(t, d, look{})
-	one.begin("both")
+	one.newSession("both")
 	one.say("!hold.run")
 	one.Wait("running", "holding on")
 	two := startScreen(t, d, look{})
@@ -476,7 +476,7 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	one := openScreen(t, d, look{})
-	one.begin("both")
+	one.newSession("both")
 	one.say("!hold.run")
 	one.Wait("running", "holding on")
 	parent := newest(t, d.Socket)
@@ -844,7 +844,7 @@ func TestGoldenScreens(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	talk := openScreen(t, d, look{})
-	talk.begin("A day at the lake")
+	talk.newSession("A day at the lake")
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { " +
 		"return nil }\n```\n!shout.run\n")
 	talk.Press("enter")

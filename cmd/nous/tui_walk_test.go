@@ -66,7 +66,7 @@ func TestTwoScreensShowTheSameAfterEveryAction(t *testing.T) {
 func (w *walk) act() {
 	idle := []func(){
 		w.prompt, w.prompt, w.prompt, w.shell, w.hold, w.hold, w.branch, w.leaf, w.compact, w.model, w.renew,
-		w.resize, w.modes, w.question, w.question,
+		w.resize, w.modes, w.answerApproval, w.answerApproval,
 	}
 	busy := []func(){
 		w.steer, w.steer, w.followUp, w.followUp, w.withdraw, w.abort, w.release, w.awayAndBack, w.model,
@@ -180,9 +180,9 @@ func (w *walk) hold() {
 	w.waits = true
 }
 
-// question begins a run that asks; both screens show it. It is answered with a key,
+// answerApproval begins a run that asks; both screens show it. It is answered with a key,
 // by another client, or by an abort.
-func (w *walk) question() {
+func (w *walk) answerApproval() {
 	text := `!bash {"command":"echo ` + w.word() + `","outside_sandbox":true,"reason":"the sandbox says no"}`
 	askDaemon(w.t, w.d.Socket, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: text, Wait: new(bool)})
 	for _, s := range w.screens {
@@ -190,7 +190,7 @@ func (w *walk) question() {
 	}
 	w.compare()
 	answer := []string{"o", "d", "once", "deny", "abort"}[w.rand.IntN(5)]
-	w.did("question: %s", answer)
+	w.did("approval: %s", answer)
 	switch answer {
 	case "abort":
 		askDaemon(w.t, w.d.Socket, protocol.Abort, protocol.AbortParams{Scope: w.scope()})

@@ -112,7 +112,7 @@ func mayChange(update follow.Update, ids []string) bool {
 // busyOf are those of the sessions that work. The error is a *quietExit where one waits.
 func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err error) {
 	for _, id := range ids {
-		state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil {
 			return nil, err
 		}
@@ -134,13 +134,13 @@ func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err erro
 
 // modelsMissing is a *quietExit where a run waits for a model.
 func (a *app) modelsMissing(ctx context.Context, busy []string) error {
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}
 	for _, run := range state.Runs {
 		if run.WaitingFor == protocol.WaitModel && slices.Contains(busy, run.SessionID) {
-			a.complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
+			a.Complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
 			return &quietExit{exitNoModel}
 		}
 	}
@@ -149,12 +149,12 @@ func (a *app) modelsMissing(ctx context.Context, busy []string) error {
 
 // printWaits prints the approval that a session waits for.
 func (a *app) printWaits(one protocol.Approval) {
-	if a.json {
+	if a.JSON {
 		if line, err := json.Marshal(one); err == nil {
-			a.printJSON(line)
+			a.JSONLine(line)
 		}
 		return
 	}
-	a.println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
-	a.notef("nous approve ID says yes, nous deny ID no")
+	a.Println(one.ApprovalID + "  " + approval.Summary(one, plain.LineWidth))
+	a.Notef("nous approve ID says yes, nous deny ID no")
 }

@@ -258,8 +258,8 @@ func (m *mocked) session(t *testing.T) protocol.Scope {
 	return protocol.Scope{SessionID: s.SessionID}
 }
 
-// ask prompts and wants an answer.
-func (m *mocked) ask(t *testing.T, scope protocol.Scope, text, want string) protocol.PromptResult {
+// wantAnswer prompts and wants an answer.
+func (m *mocked) wantAnswer(t *testing.T, scope protocol.Scope, text, want string) protocol.PromptResult {
 	t.Helper()
 	r, err := client.Call(context.Background(), m.c, protocol.Prompt, protocol.PromptParams{Scope: scope, Text: text})
 	if err != nil || r.Result.Output != want {
@@ -268,8 +268,8 @@ func (m *mocked) ask(t *testing.T, scope protocol.Scope, text, want string) prot
 	return *r.Result
 }
 
-// begin prompts without waiting for the end, and returns the run.
-func (m *mocked) begin(t *testing.T, scope protocol.Scope, text string) string {
+// startRun prompts without waiting for the end, and returns the run.
+func (m *mocked) startRun(t *testing.T, scope protocol.Scope, text string) string {
 	t.Helper()
 	no := false
 	r, err := client.Call(context.Background(), m.c, protocol.Prompt, protocol.PromptParams{
@@ -391,8 +391,8 @@ func TestAimock(t *testing.T) {
 func (m *mocked) turnsWithTools(t *testing.T) {
 	m.write("plan.txt", "Ship on Friday.\n", 0o600)
 	scope := m.session(t)
-	m.ask(t, scope, "When do we ship?", "On Friday.")
-	r := m.ask(t, scope, "Name the release", "on-friday.md")
+	m.wantAnswer(t, scope, "When do we ship?", "On Friday.")
+	r := m.wantAnswer(t, scope, "Name the release", "on-friday.md")
 	told := fmt.Sprintf("%s", r.Events)
 	for _, want := range []string{`"tool_name":"slug.make"`, `"thinking_delta":"A slug will do."`} {
 		if !strings.Contains(told, want) {
@@ -417,7 +417,7 @@ func (m *mocked) turnsWithTools(t *testing.T) {
 
 // A tool that has to be found first.
 func (m *mocked) findsATool(t *testing.T) {
-	m.ask(t, m.session(t), "Polish the 317th widget", "It shines.")
+	m.wantAnswer(t, m.session(t), "Polish the 317th widget", "It shines.")
 	var roles []string
 	for _, e := range m.heard(t, "Polish the 317th widget") {
 		roles = append(roles, e.roles())
@@ -432,7 +432,7 @@ func (m *mocked) findsATool(t *testing.T) {
 func (m *mocked) severalCalls(t *testing.T) {
 	m.write("a.txt", "text of a\n", 0o600)
 	m.write("c.txt", "text of c\n", 0o600)
-	m.ask(t, m.session(t), "Compare the three", "One is missing.")
+	m.wantAnswer(t, m.session(t), "Compare the three", "One is missing.")
 	got := m.heard(t, "Compare the three")
 	if len(got) != 2 || got[1].roles() != "uattt" {
 		t.Fatalf("got %+v", got)
@@ -450,7 +450,7 @@ func (m *mocked) severalCalls(t *testing.T) {
 // the next turn of the same run.
 func (m *mocked) steerInTheMiddle(t *testing.T) {
 	scope, events := m.session(t), m.events(protocol.SubscribeParams{})
-	run := m.begin(t, scope, "Count to four")
+	run := m.startRun(t, scope, "Count to four")
 	await(t, events, func(ev protocol.Event) bool {
 		update, ok := ev.(protocol.MessageUpdate)
 		return ok && strings.Contains(update.Delta, "HOLD")
@@ -483,7 +483,7 @@ func (m *mocked) steerInTheMiddle(t *testing.T) {
 // is kept, and the session goes on.
 func (m *mocked) abortInTheMiddle(t *testing.T) {
 	scope, events := m.session(t), m.events(protocol.SubscribeParams{})
-	run := m.begin(t, scope, "Tell a long story")
+	run := m.startRun(t, scope, "Tell a long story")
 	await(t, events, func(ev protocol.Event) bool {
 		update, ok := ev.(protocol.MessageUpdate)
 		return ok && update.Delta != ""
@@ -509,7 +509,7 @@ func (m *mocked) abortInTheMiddle(t *testing.T) {
 	if end := await(t, events, endOf(run)).(protocol.AgentEnd); end.StopReason != "aborted" {
 		t.Errorf("got %+v", end)
 	}
-	m.ask(t, scope, "Never mind", "As you like.")
+	m.wantAnswer(t, scope, "Never mind", "As you like.")
 	got := m.heard(t, "Tell a long story")
 	if len(got) != 2 || got[1].roles() != "uau" {
 		t.Fatalf("got %+v", got)

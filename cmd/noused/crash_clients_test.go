@@ -151,13 +151,13 @@ func (u *guest) act(c *client.Client) bool {
 	ctx, scope := context.Background(), protocol.Scope{SessionID: u.session}
 	switch u.rng.IntN(22) {
 	case 0, 1, 2, 3:
-		return u.send(c, u.ask("prompt"), u.rng.IntN(2) == 0)
+		return u.send(c, u.newAsk("prompt"), u.rng.IntN(2) == 0)
 	case 4, 5, 6:
-		return u.send(c, u.ask("steer"), false)
+		return u.send(c, u.newAsk("steer"), false)
 	case 7, 8, 9:
-		return u.send(c, u.ask("follow_up"), false)
+		return u.send(c, u.newAsk("follow_up"), false)
 	case 10:
-		return u.send(c, u.ask([]string{"prompt_as_steer", "prompt_as_follow_up"}[u.rng.IntN(2)]), u.rng.IntN(2) == 0)
+		return u.send(c, u.newAsk([]string{"prompt_as_steer", "prompt_as_follow_up"}[u.rng.IntN(2)]), u.rng.IntN(2) == 0)
 	case 11:
 		r, err := client.Call(ctx, c, protocol.Abort, protocol.AbortParams{Scope: scope})
 		return u.over(err, func() { u.book.aborts = append(u.book.aborts, r) })
@@ -187,7 +187,7 @@ func (u *guest) act(c *client.Client) bool {
 	}
 }
 
-func (u *guest) ask(kind string) ask {
+func (u *guest) newAsk(kind string) ask {
 	a := ask{kind: kind, session: u.session, text: u.text()}
 	if u.rng.IntN(2) == 0 {
 		a.key = fmt.Sprintf("key-%d-%d", u.n, u.texts)

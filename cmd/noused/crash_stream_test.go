@@ -37,10 +37,10 @@ func TestKilledInAStream(t *testing.T) {
 	cut := 0
 	for range 50 {
 		w := d.commands()
-		id := into[protocol.Session](t, w.ask(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
+		id := into[protocol.Session](t, w.request(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
 		events := d.events(protocol.SubscribeParams{SessionID: id})
 		run := into[protocol.PromptAccepted](t,
-			w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"wait":false,"text":%s}}`, prompt))).RunID
+			w.request(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"wait":false,"text":%s}}`, prompt))).RunID
 		heard, message := "", ""
 		for left := rng.IntN(2000); ; left-- {
 			ev, err := next(events)
@@ -62,11 +62,11 @@ func TestKilledInAStream(t *testing.T) {
 		<-d.Gone
 		d.Start()
 		w = d.commands()
-		into[protocol.AbortAccepted](t, w.ask(fmt.Sprintf(`{"id":"a","type":"abort","payload":{"session_id":%q}}`, id)))
+		into[protocol.AbortAccepted](t, w.request(fmt.Sprintf(`{"id":"a","type":"abort","payload":{"session_id":%q}}`, id)))
 		await(t, d.events(protocol.SubscribeParams{SessionID: id, After: new(uint64)}), endOf(run))
 		found := false
 		for _, text := range into[protocol.Messages](t,
-			w.ask(fmt.Sprintf(`{"id":"m","type":"get_messages","payload":{"session_id":%q}}`, id))).Messages {
+			w.request(fmt.Sprintf(`{"id":"m","type":"get_messages","payload":{"session_id":%q}}`, id))).Messages {
 			m := decode[protocol.Message](t, text)
 			if m.Role == "assistant" && m.Text == "" && m.Thinking == "" {
 				t.Fatalf("an answer without a word: %s", text)

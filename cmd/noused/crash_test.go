@@ -269,7 +269,7 @@ func (tr *trial) restart() {
 	tr.read()
 	tr.Start()
 	tr.awaitEnd(left)
-	tr.ask()
+	tr.checkDaemon()
 	tr.report()
 }
 
@@ -494,8 +494,8 @@ func (tr *trial) compareCalls() {
 	}
 }
 
-// ask holds what the new daemon says against what the old one has left.
-func (tr *trial) ask() {
+// checkDaemon holds what the new daemon says against what the old one has left.
+func (tr *trial) checkDaemon() {
 	ctx, c := context.Background(), tr.dial()
 	defer c.Close()
 	st, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{})

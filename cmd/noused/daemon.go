@@ -223,14 +223,16 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Instructions: instructionsAdapter{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
 		Agents:          hostedAgents{d.agents},
 		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
 		Now: time.Now, NewID: newID,
-		Health: health{d.events, d.readers, disk, d.out.errors, func() *protocol.FleetState { return d.fleet.State() }}.tell,
-		Held:   d.held, Audit: func(ev model.AuditEvent) {
+		Health: health{
+			d.events, d.readers, disk, d.out.errors, func() *protocol.FleetState { return d.fleet.State() },
+		}.report,
+		Held: d.held, Audit: func(ev model.AuditEvent) {
 			d.audit.Record(ev)
 			if ev.Component == "session" { // one may have come or gone
 				d.status.nudge()

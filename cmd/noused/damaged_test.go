@@ -65,11 +65,11 @@ func TestAMessageThatHasLostItsID(t *testing.T) {
 	d.Start()
 	c := d.commands()
 	for id, want := range map[string]int{"ses-1": 3, "ses-2": 4, "ses-3": 3} {
-		got := into[protocol.Messages](t, c.ask(`{"v":"1","id":"m","type":"get_messages","payload":{"session_id":"`+id+`"}}`))
+		got := into[protocol.Messages](t, c.request(`{"v":"1","id":"m","type":"get_messages","payload":{"session_id":"`+id+`"}}`))
 		if len(got.Messages) != want {
 			t.Errorf("%s has %d messages, want %d", id, len(got.Messages), want)
 		}
-		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
+		if r := c.request(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
 			t.Errorf("%s takes no prompt: %+v", id, r.Error)
 		}
 	}
@@ -89,7 +89,7 @@ func TestACallWhoseRecordsAreDamagedIsNotMade(t *testing.T) {
 	d.Start()
 	c := d.commands()
 	for _, id := range []string{"ses-1", "ses-2"} {
-		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
+		if r := c.request(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
 			t.Errorf("%s: no prompt is accepted after the run: %+v", id, r.Error)
 		}
 	}
@@ -125,31 +125,31 @@ func TestASessionThatANewerVersionWroteCanOnlyBeRead(t *testing.T) {
 			"set_title": `,"title":"x"`, "mark_read": ``, "compact_session": ``, "branch_session": ``, "delete_session": ``,
 			"set_active_tools": `,"tools":[]`, "set_approval_mode": `,"mode":"deny"`, "extension_command": `,"name":"count.it"`,
 		} {
-			r := c.ask(`{"v":"1","id":"w","type":"` + kind + `","payload":{"session_id":"ses-1"` + more + `}}`)
+			r := c.request(`{"v":"1","id":"w","type":"` + kind + `","payload":{"session_id":"ses-1"` + more + `}}`)
 			if r.OK || r.Error.Code != protocol.SessionError || !strings.Contains(r.Error.Cause, why) ||
 				!strings.Contains(r.Error.Cause,
 					`record type "approval_asked_twice": a newer version of noused wrote the session`) {
 				t.Errorf("%s: got %+v, want that it can only be read", kind, r.Error)
 			}
 		}
-		got := into[protocol.Messages](t, c.ask(`{"v":"1","id":"m","type":"get_messages","payload":{"session_id":"ses-1"}}`))
+		got := into[protocol.Messages](t, c.request(`{"v":"1","id":"m","type":"get_messages","payload":{"session_id":"ses-1"}}`))
 		if len(got.Messages) != 2 {
 			t.Errorf("got %d messages, want 2", len(got.Messages))
 		}
-		st := into[protocol.State](t, c.ask(`{"v":"1","id":"s","type":"get_state","payload":{"session_id":"ses-1"}}`))
+		st := into[protocol.State](t, c.request(`{"v":"1","id":"s","type":"get_state","payload":{"session_id":"ses-1"}}`))
 		if st.RunState != protocol.StateIdle || st.RunID != "" || !strings.Contains(st.ReadOnly, why) {
 			t.Errorf("the state is %s %q, read only %q", st.RunState, st.RunID, st.ReadOnly)
 		}
 		if tree := into[protocol.Tree](t,
-			c.ask(`{"v":"1","id":"t","type":"get_tree","payload":{"session_id":"ses-1"}}`)); len(tree.Nodes) != 2 {
+			c.request(`{"v":"1","id":"t","type":"get_tree","payload":{"session_id":"ses-1"}}`)); len(tree.Nodes) != 2 {
 			t.Errorf("the tree has %d nodes", len(tree.Nodes))
 		}
-		list := into[protocol.Sessions](t, c.ask(`{"v":"1","id":"l","type":"list_sessions"}`))
+		list := into[protocol.Sessions](t, c.request(`{"v":"1","id":"l","type":"list_sessions"}`))
 		if len(list.Sessions) != 2 || list.Sessions[1].SessionID != "ses-1" ||
 			list.Sessions[1].RunState != protocol.StateIdle {
 			t.Errorf("the list is %+v", list.Sessions)
 		}
-		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"ses-2","text":"hello"}}`); !r.OK {
+		if r := c.request(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"ses-2","text":"hello"}}`); !r.OK {
 			t.Errorf("another session takes no prompt: %+v", r.Error)
 		}
 		d.Stop()

@@ -73,7 +73,7 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 	d.write("noused/config.toml", "builtin_tools = false\n", 0o600) // not every kernel has a sandbox for them
 	lastSeq := func() uint64 { return d.events(protocol.SubscribeParams{}).Last() }
 	sessions := func() int {
-		return len(into[protocol.Sessions](t, d.commands().ask(`{"id":"1","type":"list_sessions"}`)).Sessions)
+		return len(into[protocol.Sessions](t, d.commands().request(`{"id":"1","type":"list_sessions"}`)).Sessions)
 	}
 	for round := range 2 {
 		before := lastSeq()
@@ -97,7 +97,7 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 		if got := sessions(); got != round {
 			t.Errorf("got %d sessions, want %d", got, round)
 		}
-		if r := d.commands().ask(`{"id":"2","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+		if r := d.commands().request(`{"id":"2","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
 			t.Errorf("got %+v, want the daemon to go on", r.Error)
 		}
 	}
@@ -161,7 +161,7 @@ func TestDoctorAfterACrash(t *testing.T) {
 	d.Stop()
 	d.Start()
 	acc := into[protocol.PromptAccepted](t,
-		d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
+		d.commands().request(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
 	d.Kill()
 
 	out, status := d.doctor()

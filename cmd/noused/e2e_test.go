@@ -100,7 +100,7 @@ func TestBadInputCostsNobodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.t, other.t = t, t
-			got := w.ask(c.line)
+			got := w.request(c.line)
 			if got.OK || got.Error == nil || got.Type != "error" || got.V != "1" {
 				t.Fatalf("got %+v, want an error", got)
 			}
@@ -110,7 +110,7 @@ func TestBadInputCostsNobodyElse(t *testing.T) {
 					c.message)
 			}
 			for _, alive := range []*wire{w, other} {
-				if pong := alive.ask(command("ping", `{}`)); !pong.OK || pong.Type != "pong" {
+				if pong := alive.request(command("ping", `{}`)); !pong.OK || pong.Type != "pong" {
 					t.Errorf("afterwards a ping gets %+v", pong)
 				}
 			}
@@ -406,7 +406,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	d := newDaemon(t, "--event-buffer", "65536")
 	slow := dialWire(t, d.Socket+".events")
-	if got := slow.ask(`{"v":"1","id":"s","type":"subscribe"}`); got.Type != "subscribed" {
+	if got := slow.request(`{"v":"1","id":"s","type":"subscribe"}`); got.Type != "subscribed" {
 		t.Fatalf("got %+v", got)
 	}
 	c, events := d.dial(), d.events(protocol.SubscribeParams{})
@@ -467,7 +467,7 @@ func TestOutlivesItsLogAndItsTerminal(t *testing.T) {
 func TestTerminatedWithIdleClients(t *testing.T) {
 	d := newDaemon(t)
 	w, ev := d.commands(), dialWire(t, d.Socket+".events")
-	w.ask(`{"id":"a","type":"ping"}`)
+	w.request(`{"id":"a","type":"ping"}`)
 	d.Stop()
 	for name, c := range map[string]*wire{"command": w, "event": ev} {
 		if line, err := c.in.Next(); err == nil {

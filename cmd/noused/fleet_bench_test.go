@@ -19,7 +19,7 @@ func BenchmarkPingBesideAFleet(b *testing.B) {
 	ping := func(b *testing.B, d *daemon) {
 		w := d.commands()
 		for b.Loop() {
-			if r := w.ask(`{"id":"1","type":"ping","payload":{}}`); !r.OK {
+			if r := w.request(`{"id":"1","type":"ping","payload":{}}`); !r.OK {
 				b.Fatal(r.Error)
 			}
 		}
@@ -50,7 +50,7 @@ func BenchmarkPingBesideAFleet(b *testing.B) {
 	b.Run("stall/noused", func(b *testing.B) {
 		w := d.commands()
 		for range 100 {
-			w.ask(`{"id":"p","type":"prompt","payload":{"text":"say something"}}`)
+			w.request(`{"id":"p","type":"prompt","payload":{"text":"say something"}}`)
 		}
 		ping(b, d)
 	})

@@ -59,9 +59,9 @@ func (f *hundred) start(hosts int) {
 	w := seed.commands()
 	for i := range f.each {
 		id := into[protocol.Session](f.t,
-			w.ask(fmt.Sprintf(`{"id":"n","type":"new_session","payload":{"title":"what is done here, number %d"}}`, i))).
+			w.request(fmt.Sprintf(`{"id":"n","type":"new_session","payload":{"title":"what is done here, number %d"}}`, i))).
 			SessionID
-		if r := w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"say something about it"}}`,
+		if r := w.request(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"say something about it"}}`,
 			id)); !r.OK {
 			f.t.Fatal(r.Error)
 		}
@@ -105,7 +105,7 @@ func (f *hundred) private(d *daemon) {
 func (f *hundred) back(but uint64) {
 	f.t.Helper()
 	for _, d := range f.daemons {
-		last := into[protocol.State](f.t, d.commands().ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
+		last := into[protocol.State](f.t, d.commands().request(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
 		d.inFleet(func(s protocol.FleetState) bool { return s.Connected && s.PublishedSeq+but >= last })
 	}
 }
@@ -247,11 +247,11 @@ func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 	for i, d := range f.daemons {
 		events := d.events(protocol.SubscribeParams{})
 		w := d.commands()
-		id := into[protocol.Sessions](f.t, w.ask(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).
+		id := into[protocol.Sessions](f.t, w.request(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).
 			Sessions[0].SessionID
 		title := fmt.Sprintf("%s of %s", strings.Fields(what)[len(strings.Fields(what))-1], f.name(i))
 		time.Sleep(apart) // so that each is measured alone
-		w.ask(fmt.Sprintf(`{"id":"t","type":"set_title","payload":{"session_id":%q,"title":%q}}`, id, title))
+		w.request(fmt.Sprintf(`{"id":"t","type":"set_title","payload":{"session_id":%q,"title":%q}}`, id, title))
 		at := seen(title)
 		env, _, err := events.Next(context.Background())
 		if err != nil {
@@ -333,8 +333,8 @@ func (f *hundred) restart() {
 	for i, d := range f.daemons {
 		w := d.commands()
 		for n := range 3 {
-			id := into[protocol.Session](f.t, w.ask(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
-			if r := w.ask(
+			id := into[protocol.Session](f.t, w.request(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
+			if r := w.request(
 				fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"prompt %d of %d while it is away"}}`, id,
 					n, i)); !r.OK {
 				f.t.Fatal(r.Error)

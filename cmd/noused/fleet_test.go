@@ -33,7 +33,7 @@ func (d *daemon) inFleet(is func(protocol.FleetState) bool) {
 	d.t.Helper()
 	w := d.commands()
 	testenv.Until(d.t, "the state says so of the fleet", func() bool {
-		st := into[protocol.State](d.t, w.ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`))
+		st := into[protocol.State](d.t, w.request(`{"id":"s","type":"get_state","payload":{"daemon":true}}`))
 		return st.Fleet != nil && is(*st.Fleet)
 	})
 }
@@ -86,7 +86,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	w := d.commands()
 	prompt := func() {
 		t.Helper()
-		if r := w.ask(`{"id":"p","type":"prompt","payload":{"text":"say something"}}`); !r.OK {
+		if r := w.request(`{"id":"p","type":"prompt","payload":{"text":"say something"}}`); !r.OK {
 			t.Fatalf("%+v", r.Error)
 		}
 	}
@@ -108,7 +108,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	if r := overFleet(t, nc, `{"id":"p","type":"prompt","payload":{"text":"from afar"}}`); r.Type != "result" {
 		t.Errorf("a prompt over the fleet: %+v", r)
 	}
-	last := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
+	last := into[protocol.State](t, w.request(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
 	d.inFleet(func(f protocol.FleetState) bool { return f.PublishedSeq >= last })
 	d.Stop()
 	streamIs(t, nc, <-lines)
@@ -213,7 +213,7 @@ func TestAFleetIsNoPerson(t *testing.T) {
 	}
 	const outside = `{"id":"1","type":"extension_command","payload":{"name":"bash","payload":{"command":"echo out","outside_sandbox":true,"reason":"to see"}}}`
 	for _, mode := range []string{"ask", "auto"} { // as a person has set it there
-		if r := d.commands().ask(`{"id":"m","type":"set_approval_mode","payload":{"mode":"` + mode + `"}}`); !r.OK {
+		if r := d.commands().request(`{"id":"m","type":"set_approval_mode","payload":{"mode":"` + mode + `"}}`); !r.OK {
 			t.Fatalf("%s: %+v", mode, r.Error)
 		}
 		if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil ||

@@ -105,7 +105,7 @@ func newTroop(t *testing.T, timeout time.Duration) *troop {
 	tr := &troop{d, said, bufio.NewReader(said), map[string]*wire{}}
 	for name := range misbehaviours {
 		tr.wires[name] = tr.commands()
-		tr.wires[name].ask(`{"v":"1","id":"p","type":"ping"}`)
+		tr.wires[name].request(`{"v":"1","id":"p","type":"ping"}`)
 	}
 	return tr
 }
@@ -288,7 +288,7 @@ func TestAToolThatMisbehavesHurtsNobodyElse(t *testing.T) {
 			}
 		}
 	}
-	if r := tr.wires["early"].ask(`{"v":"1","id":"p","type":"ping"}`); !r.OK {
+	if r := tr.wires["early"].request(`{"v":"1","id":"p","type":"ping"}`); !r.OK {
 		t.Errorf("afterwards a ping gets %+v", r)
 	}
 	tr.compare(before)
@@ -330,11 +330,11 @@ func TestAToolThatHangsEndsWhenItsRunIsAborted(t *testing.T) {
 			continue // it has said done, so that there is nothing to wait for
 		}
 		prompt := fmt.Sprintf(`!%s.run {"text":"%s"}`, name, strings.Repeat("x", misbehaviours[name].input))
-		if r := w.ask(fmt.Sprintf(`{"v":"1","id":"a","type":"prompt","payload":{"text":%q,"wait":false}}`, prompt)); !r.OK {
+		if r := w.request(fmt.Sprintf(`{"v":"1","id":"a","type":"prompt","payload":{"text":%q,"wait":false}}`, prompt)); !r.OK {
 			t.Fatalf("%s: %+v", name, r)
 		}
 		pids := tr.pids()
-		if r := w.ask(`{"v":"1","id":"b","type":"abort","payload":{}}`); !r.OK {
+		if r := w.request(`{"v":"1","id":"b","type":"abort","payload":{}}`); !r.OK {
 			t.Fatalf("%s: %+v", name, r)
 		}
 		end := await(t, events, func(ev protocol.Event) bool {

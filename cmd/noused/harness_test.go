@@ -129,7 +129,7 @@ func (w *wire) recv() response {
 	return r
 }
 
-func (w *wire) ask(line string) response {
+func (w *wire) request(line string) response {
 	w.t.Helper()
 	w.send(line)
 	return w.recv()

@@ -27,7 +27,7 @@ type health struct {
 	fleet   func() *protocol.FleetState
 }
 
-func (h health) tell() protocol.Health {
+func (h health) report() protocol.Health {
 	size, most, first, last := h.events.Kept()
 	return protocol.Health{
 		Readers:     h.readers.Lag(last),

@@ -118,28 +118,28 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 	d := newDaemon(t)
 	w := d.commands()
 	for range 2 {
-		st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state","payload":{"daemon":true}}`))
+		st := into[protocol.State](t, w.request(`{"v":"1","id":"1","type":"get_state","payload":{"daemon":true}}`))
 		if st.SessionID != "" || st.Daemon.PID != d.Cmd.Process.Pid || st.Disk == nil || st.Readers == nil ||
 			st.EventBuffer == nil || st.EventBuffer.Limit != defaultEventBuffer {
 			t.Errorf("got %+v", st)
 		}
 	}
-	tools := into[protocol.Tools](t, w.ask(`{"v":"1","id":"1","type":"list_tools","payload":{"daemon":true}}`))
+	tools := into[protocol.Tools](t, w.request(`{"v":"1","id":"1","type":"list_tools","payload":{"daemon":true}}`))
 	if len(tools.Tools) == 0 {
 		t.Error("got no tools")
 	}
-	if sessions := into[protocol.Sessions](t, w.ask(`{"v":"1","id":"1","type":"list_sessions"}`)); len(
+	if sessions := into[protocol.Sessions](t, w.request(`{"v":"1","id":"1","type":"list_sessions"}`)); len(
 		sessions.Sessions) != 0 || sessions.ActiveSessionID != "" {
 		t.Errorf("got %+v, want no session", sessions)
 	}
 	for _, command := range []string{"get_state", "list_tools"} {
-		r := w.ask(`{"v":"1","id":"1","type":"` + command + `","payload":{"daemon":true,"session_id":"ses-1"}}`)
+		r := w.request(`{"v":"1","id":"1","type":"` + command + `","payload":{"daemon":true,"session_id":"ses-1"}}`)
 		if r.OK || r.Error.Code != protocol.InvalidPayload {
 			t.Errorf("%s of both: got %+v, want it refused", command, r)
 		}
 	}
 	// Anyone who asks about a session learns of that, as ever.
-	if st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state"}`)); st.SessionID == "" ||
+	if st := into[protocol.State](t, w.request(`{"v":"1","id":"1","type":"get_state"}`)); st.SessionID == "" ||
 		st.Disk != nil || st.Readers != nil {
 		t.Errorf("got %+v", st)
 	}

@@ -16,7 +16,7 @@ func BenchmarkFirstPrompt(b *testing.B) {
 		w := d.commands()
 		prompt := func() time.Duration {
 			began := time.Now()
-			if r := w.ask(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+			if r := w.request(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
 				b.Fatalf("got %+v", r)
 			}
 			return time.Since(began)

@@ -16,7 +16,7 @@ import (
 // keep little of the program in memory: each had 14 MB of it.
 func TestIdleProcessesAreSmall(t *testing.T) {
 	d := newDaemonOf(t, plainDaemon(t))
-	if r := d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"!ls {}"}}`); !r.OK {
+	if r := d.commands().request(`{"id":"1","type":"prompt","payload":{"text":"!ls {}"}}`); !r.OK {
 		t.Fatalf("got %+v, want an answer", r)
 	}
 	for _, pid := range append(d.children(), d.Cmd.Process.Pid) {
@@ -54,13 +54,13 @@ func inMemory(t *testing.T, pid int, file, name string) (sum int) {
 func TestAPromptOfWordsStartsNoProcess(t *testing.T) {
 	d := newDaemon(t)
 	w := d.commands()
-	if r := w.ask(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+	if r := w.request(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
 		t.Fatalf("got %+v, want an answer", r)
 	}
 	if children := d.children(); len(children) != 0 {
 		t.Errorf("got the processes %v, want none", children)
 	}
-	tools := into[protocol.Tools](t, w.ask(`{"id":"2","type":"list_tools"}`))
+	tools := into[protocol.Tools](t, w.request(`{"id":"2","type":"list_tools"}`))
 	if i := slices.IndexFunc(tools.Tools, func(i protocol.ToolInfo) bool {
 		return i.Name == "bash"
 	}); i < 0 || !tools.Tools[i].Healthy {

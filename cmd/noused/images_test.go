@@ -127,12 +127,12 @@ func TestWrongAttachmentsOverTheSocket(t *testing.T) {
 		{`[{}]`, "invalid_payload: attachments[0]: want a path or data, got neither"},
 		{`[{"path":7}]`, "invalid_payload: attachments[0].path: got a number, want a string"},
 	} {
-		r := w.ask(fmt.Sprintf(`{"id":"%d","type":"prompt","payload":{"text":"look","attachments":%s}}`, i, c.attachments))
+		r := w.request(fmt.Sprintf(`{"id":"%d","type":"prompt","payload":{"text":"look","attachments":%s}}`, i, c.attachments))
 		if r.ID != fmt.Sprint(i) || r.Error == nil || !strings.Contains(r.Error.Error(), c.want) {
 			t.Errorf("%.80s: got %.300v, want %s", c.attachments, r.Error, c.want)
 		}
 	}
-	if st := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state"}`)); st.RunState != "idle" ||
+	if st := into[protocol.State](t, w.request(`{"id":"s","type":"get_state"}`)); st.RunState != "idle" ||
 		st.Usage.InputTokens != 0 {
 		t.Errorf("something was run: %+v", st)
 	}

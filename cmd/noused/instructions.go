@@ -30,17 +30,17 @@ func openInstructions(cfg Config) (*instructions.Instructions, error) {
 }
 
 // surroundings are the instructions as the run loop asks for them, in a folder.
-type surroundings struct{ of *instructions.Instructions }
+type instructionsAdapter struct{ of *instructions.Instructions }
 
-func (s surroundings) Environment(ctx context.Context, workdir string) string {
+func (s instructionsAdapter) Environment(ctx context.Context, workdir string) string {
 	return s.of.In(workdir).Environment(ctx)
 }
 
-func (s surroundings) System(workdir, environment string, window int64) (text string, files, problems []string) {
+func (s instructionsAdapter) System(workdir, environment string, window int64) (text string, files, problems []string) {
 	return s.of.In(workdir).System(environment, window)
 }
 
-func (s surroundings) Expand(workdir, text string) (string, bool, error) {
+func (s instructionsAdapter) Expand(workdir, text string) (string, bool, error) {
 	return s.of.In(workdir).Expand(text)
 }
 

@@ -51,8 +51,8 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sse(w, `{"choices":[{"delta":{"content":"Yes."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
 }
 
-// take returns what was sent since it was called last.
-func (b *bodies) take() []sentBody {
+// takeBodies returns what was sent since it was called last.
+func (b *bodies) takeBodies() []sentBody {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.all
@@ -105,7 +105,7 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d, said := toldDaemon(t)
 	d.write("AGENTS.md", "Use tabs.", 0o600)
 	d.prompt("first " + strings.Repeat("and more ", 500))
-	first := said.take()[0]
+	first := said.takeBodies()[0]
 	if got := d.system(); got.Text != first.system(t) ||
 		!slices.Equal(got.Files, []string{filepath.Join(d.Dir, "AGENTS.md")}) {
 		t.Errorf("get_system tells\n%s\n%q\nand sent was\n%s", got.Text, got.Files, first.system(t))
@@ -123,7 +123,7 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d.Start()
 	d.prompt("fourth")
 	before := first
-	for i, next := range said.take() {
+	for i, next := range said.takeBodies() {
 		if n := len(before.Messages); len(next.Messages) < n || !slices.EqualFunc(next.Messages[:n], before.Messages,
 			sameBytes) || !sameBytes(next.Tools, before.Tools) {
 			t.Errorf("request %d does not begin as the one before it:\n%s\n%s", i+2, before.Messages, next.Messages)
@@ -134,15 +134,15 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 		protocol.CompactSessionParams{}); err != nil {
 		t.Fatal(err)
 	}
-	said.take()
+	said.takeBodies()
 	d.prompt("fifth")
-	after := said.take()[0].system(t)
+	after := said.takeBodies()[0].system(t)
 	if !strings.Contains(after, "branch other, with uncommitted changes") {
 		t.Errorf("after a compaction the model is told\n%s", after)
 	}
 	d.write("AGENTS.md", "Use spaces.", 0o600)
 	d.prompt("sixth")
-	if changed := said.take()[0].system(t); changed != strings.Replace(after, "Use tabs.", "Use spaces.", 1) {
+	if changed := said.takeBodies()[0].system(t); changed != strings.Replace(after, "Use tabs.", "Use spaces.", 1) {
 		t.Errorf("a changed AGENTS.md changes more than itself:\n%s", changed)
 	}
 }
@@ -154,7 +154,7 @@ func sameBytes(a, b jsontext.Value) bool { return string(a) == string(b) }
 func TestABranchKeepsThePrefix(t *testing.T) {
 	d, said := toldDaemon(t)
 	d.prompt("first")
-	first := said.take()[0].system(t)
+	first := said.takeBodies()[0].system(t)
 	d.git("checkout", "-q", "-b", "other")
 	state, err := client.Call(context.Background(), d.dial(), protocol.GetState, protocol.GetStateParams{})
 	if err != nil {
@@ -165,7 +165,7 @@ func TestABranchKeepsThePrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.prompt("in the branch")
-	if got := said.take()[0].system(t); got != first {
+	if got := said.takeBodies()[0].system(t); got != first {
 		t.Errorf("got\n%s\nwant\n%s", got, first)
 	}
 	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err !=
@@ -220,7 +220,7 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 	}; !slices.Equal(warnings, want) {
 		t.Errorf("got the warnings %q, want %q", warnings, want)
 	}
-	for _, sent := range said.take() {
+	for _, sent := range said.takeBodies() {
 		if text := sent.system(t); !strings.Contains(text, "- review: What review is for. ("+at("review")+")") ||
 			!strings.Contains(text, "- own: ") ||
 			!strings.Contains(text, "Speak plainly.") || strings.Contains(text, "root:") || strings.Contains(text, "mute") {
@@ -244,14 +244,14 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 	}
 	w := d.commands()
 	if r := into[protocol.ExtensionResult](t,
-		w.ask(
+		w.request(
 			`{"v":"1","id":"1","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/skills/own/SKILL.md"}}}`)); !r.OK ||
 		!strings.Contains(r.Result, "The text of own.") {
 		t.Errorf("the model cannot read a skill that it knows of: %+v", r)
 	}
 	d.write("noused/config.toml", "# a secret", 0o600)
 	if r := into[protocol.ExtensionResult](t,
-		w.ask(
+		w.request(
 			`{"v":"1","id":"2","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/config.toml"}}}`)); r.OK {
 		t.Errorf("the model reads what is beside the skills: %+v", r)
 	}

@@ -112,7 +112,7 @@ echo '{"version":"0","type":"done","ok":false}'
 	d.Start()
 	ask := func(line string) response {
 		t.Helper()
-		r := d.commands().ask(line)
+		r := d.commands().request(line)
 		if !r.OK {
 			t.Fatalf("%s: %v", line, r.Error)
 		}

@@ -56,8 +56,8 @@ func (l *liveModels) problem() error {
 	return err
 }
 
-// take replaces the models by those of another configuration.
-func (l *liveModels) take(cfg Config) {
+// replaceBy replaces the models by those of another configuration.
+func (l *liveModels) replaceBy(cfg Config) {
 	was := l.now.Load()
 	is := newModels(cfg.vendors(os.Getenv), was.tools)
 	is.ledger = was.ledger

@@ -175,12 +175,12 @@ func TestMemoryOfALongSession(t *testing.T) {
 			size, raw := rawPass(t, path)
 			d.Start()
 			w := d.commands()
-			w.ask(`{"v":"1","id":"p","type":"ping"}`)
+			w.request(`{"v":"1","id":"p","type":"ping"}`)
 			before := d.footprint()
 			t.Logf("a journal of %d MiB; a raw pass takes %.2f s", size>>20, raw.Seconds())
 			timed := func(what, line string) response {
 				began := time.Now()
-				r := w.ask(line)
+				r := w.request(line)
 				d.spent(t, what, before, time.Since(began))
 				if !r.OK && what != "prompt" {
 					t.Errorf("%s: %v", what, r.Error)
@@ -208,7 +208,7 @@ func TestMemoryOfALongSession(t *testing.T) {
 				timed("prompt then", `{"v":"1","id":"9","type":"prompt","payload":{"session_id":"`+session+`","text":"hello"}}`)
 			}
 			began := time.Now()
-			tree := into[protocol.Tree](t, w.ask(`{"v":"1","id":"5","type":"get_tree","payload":{"session_id":"`+session+`"}}`))
+			tree := into[protocol.Tree](t, w.request(`{"v":"1","id":"5","type":"get_tree","payload":{"session_id":"`+session+`"}}`))
 			after := d.footprint() // one reply of all nodes: the longer, the more
 			t.Logf("a tree of %d nodes: %.2f s; at most %d MiB above idle", len(tree.Nodes), time.Since(began).Seconds(),
 				(after.most-before.now)>>10)
@@ -333,7 +333,7 @@ func TestMemoryOfImages(t *testing.T) {
 				want = append(want, hex.EncodeToString(sum[:]))
 				list = append(list, protocol.AttachmentParams{Path: name})
 			}
-			d.commands().ask(`{"v":"1","id":"p","type":"ping"}`)
+			d.commands().request(`{"v":"1","id":"p","type":"ping"}`)
 			before := d.footprint()
 			began := time.Now()
 			var all sync.WaitGroup

@@ -46,7 +46,7 @@ func newSwamp(t *testing.T, program string, lines map[string]int) *swamp {
 		}
 	}
 	s := &swamp{daemon: newDaemonOf(t, program, "--tools-dir", dir)}
-	if r := s.commands().ask(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+	if r := s.commands().request(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
 		t.Fatalf("got %+v", r)
 	}
 	s.idle = s.footprint().now
@@ -108,14 +108,14 @@ func (s *swamp) rests() {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("it keeps %d KiB more than before", now-s.idle)
 		}
-		w.ask(`{"v":"1","id":"p","type":"ping"}`)
+		w.request(`{"v":"1","id":"p","type":"ping"}`)
 	}
 }
 
 // session makes one.
 func (s *swamp) session(w *wire) string {
 	s.t.Helper()
-	return into[protocol.Session](s.t, w.ask(`{"v":"1","id":"n","type":"new_session","payload":{}}`)).SessionID
+	return into[protocol.Session](s.t, w.request(`{"v":"1","id":"n","type":"new_session","payload":{}}`)).SessionID
 }
 
 // ends waits until so many runs have ended. On a busy machine even who reads at once may
@@ -134,7 +134,7 @@ func (s *swamp) ends(events *client.Events, runs int) {
 	}
 	running := func(s protocol.SessionInfo) bool { return s.RunState != protocol.StateIdle }
 	for w := s.commands(); runs > 0; {
-		list := into[protocol.Sessions](s.t, w.ask(`{"v":"1","id":"l","type":"list_sessions","payload":{}}`))
+		list := into[protocol.Sessions](s.t, w.request(`{"v":"1","id":"l","type":"list_sessions","payload":{}}`))
 		if !slices.ContainsFunc(list.Sessions, running) {
 			return
 		}
@@ -168,7 +168,7 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 				events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
 				for range c.stalled {
 					w := dialWire(t, protocol.EventSocket(s.Socket))
-					if r := w.ask(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
+					if r := w.request(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
 						t.Fatalf("got %+v", r)
 					}
 				}
@@ -181,7 +181,7 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 					if i < c.waiting {
 						w.send(prompt)
 						waiting = append(waiting, w)
-					} else if r := w.ask(prompt); !r.OK {
+					} else if r := w.request(prompt); !r.OK {
 						t.Fatalf("got %+v", r)
 					}
 				}
@@ -208,7 +208,7 @@ func TestLinesWithoutAnEndAreBoundedTogether(t *testing.T) {
 		}
 		all = append(all, w)
 	}
-	if r := s.commands().ask(`{"v":"1","id":"p","type":"ping"}`); !r.OK {
+	if r := s.commands().request(`{"v":"1","id":"p","type":"ping"}`); !r.OK {
 		t.Errorf("a ping beside them gets %+v", r)
 	}
 	s.check()
@@ -234,7 +234,7 @@ func TestRepliesThatNobodyReadsAreBoundedTogether(t *testing.T) {
 	w := s.commands()
 	text := strings.Repeat("x", 512<<10)
 	for range 8 {
-		if r := w.ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%q}}`, text)); !r.OK {
+		if r := w.request(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%q}}`, text)); !r.OK {
 			t.Fatalf("got %+v", r.Error)
 		}
 	}
@@ -257,7 +257,7 @@ func TestALineAsLongAsAllowedIsTaken(t *testing.T) {
 	for _, wait := range []bool{false, true} { // the reply, which has the answer, is as long
 		head, tail := `{"v":"1","id":"p","type":"prompt","payload":{"text":"`, fmt.Sprintf(`","wait":%t}}`, wait)
 		text := strings.Repeat("x", protocol.DefaultMaxLine-len(head)-len(tail))
-		r := s.commands().ask(head + text + tail)
+		r := s.commands().request(head + text + tail)
 		if !r.OK || wait && into[protocol.PromptResult](t, r).Output != text {
 			t.Fatalf("wait %t: got %+v", wait, r.Error)
 		}

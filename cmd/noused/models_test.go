@@ -232,19 +232,19 @@ func TestListModelsOfADaemon(t *testing.T) {
 	t.Setenv("OPENAI_BASE_URL", server.URL)
 	d := newDaemon(t, "--model", "openai/gpt-5")
 	w := d.commands()
-	got := into[protocol.Models](t, w.ask(`{"id":"1","type":"list_models"}`)).Models
+	got := into[protocol.Models](t, w.request(`{"id":"1","type":"list_models"}`)).Models
 	if len(got) != 2 || got[0].Model != "openai/gpt-5" || !got[0].Default || got[0].BaseURL != server.URL ||
 		got[0].Reachable != nil || got[1].Model != "offline" {
 		t.Errorf("got %+v, want the daemon's model, and offline", got)
 	}
 	w.send(`{"id":"2","type":"list_models","payload":{"probe":true}}`)
 	<-asked
-	if r := w.ask(`{"id":"3","type":"ping"}`); r.ID != "3" {
+	if r := w.request(`{"id":"3","type":"ping"}`); r.ID != "3" {
 		t.Errorf("got the reply to %s, want the connection to go on", r.ID)
 	}
 	_ = w.Close()
 	<-gone
-	r := d.commands().ask(`{"id":"4","type":"list_models","payload":{"probe":"yes"}}`)
+	r := d.commands().request(`{"id":"4","type":"list_models","payload":{"probe":"yes"}}`)
 	if r.Error == nil || r.Error.Code != protocol.InvalidPayload || !strings.HasPrefix(r.Error.Message, "probe: ") {
 		t.Errorf("got %+v, want the field that is wrong", r.Error)
 	}

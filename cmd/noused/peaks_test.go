@@ -126,7 +126,7 @@ func newPeaks(t *testing.T, model http.HandlerFunc, servers, definitions int, ki
 	}
 	d.Start()
 	p := &peaks{swamp: &swamp{daemon: d}, stopped: make(chan struct{}), pinged: make(chan struct{})}
-	if r := p.commands().ask(`{"v":"1","id":"p","type":"get_state"}`); !r.OK {
+	if r := p.commands().request(`{"v":"1","id":"p","type":"get_state"}`); !r.OK {
 		t.Fatalf("got %+v", r)
 	}
 	p.idle = p.footprint().now

@@ -123,7 +123,7 @@ func TestKilledWhileItPrunes(t *testing.T) {
 		before, _ := left()
 		w := d.commands()
 		for now := before; now > max(1, before-5); {
-			now = len(into[protocol.Sessions](t, w.ask(`{"id":"1","type":"list_sessions","payload":{"limit":1000}}`)).Sessions)
+			now = len(into[protocol.Sessions](t, w.request(`{"id":"1","type":"list_sessions","payload":{"limit":1000}}`)).Sessions)
 		}
 		d.Kill()
 	}

@@ -21,7 +21,7 @@ func TestALongAnswerOfQuotesIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := into[protocol.PromptResult](t,
-		s.commands().ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted)))
+		s.commands().request(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted)))
 	if got.Output != text {
 		t.Errorf("got %d bytes, want %d", len(got.Output), len(text))
 	}
@@ -40,7 +40,7 @@ func TestMemoryOfALongPromptToTheOfflineModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := s.commands().ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted))
+			r := s.commands().request(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted))
 			if got := into[protocol.PromptResult](t, r).Output; got != text {
 				t.Errorf("got %d bytes, want %d", len(got), len(text))
 			}

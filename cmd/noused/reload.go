@@ -80,7 +80,7 @@ func (d *Daemon) reloadModels() (problems []error) {
 		return append(cfg.Problems, err)
 	}
 	was := d.models.Own()
-	d.models.take(cfg)
+	d.models.replaceBy(cfg)
 	d.takeHooks(cfg.Hooks)
 	if is := d.models.Own(); is != was {
 		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " +

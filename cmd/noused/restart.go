@@ -136,7 +136,7 @@ func (d *shutdown) shutdown(ctx context.Context, p protocol.ShutdownParams) (pro
 		return reply, err
 	}
 	if !p.Restart {
-		return reply, d.begin(func() error { return nil })
+		return reply, d.start(func() error { return nil })
 	}
 	d.trying.Lock()
 	defer d.trying.Unlock()
@@ -146,15 +146,15 @@ func (d *shutdown) shutdown(ctx context.Context, p protocol.ShutdownParams) (pro
 	if err := tryNext(ctx); err != nil {
 		return reply, err
 	}
-	return reply, d.begin(d.leave)
+	return reply, d.start(d.leave)
 }
 
 func stopsAlready() error {
 	return protocol.Rejectf(protocol.ShuttingDown, "%v", "the daemon stops already")
 }
 
-// begin has the daemon end, once what comes before it has been done.
-func (d *shutdown) begin(before func() error) error {
+// start has the daemon end, once what comes before it has been done.
+func (d *shutdown) start(before func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone {

@@ -22,7 +22,7 @@ import (
 // or afterwards.
 func TestASignalCountsMoreThanARestart(t *testing.T) {
 	d, person := newDeparture(t)
-	if err := d.begin(d.leave); err != nil {
+	if err := d.start(d.leave); err != nil {
 		t.Fatal(err)
 	}
 	if d.end() == nil {

@@ -160,8 +160,8 @@ func (k *talk) dial() {
 	k.c, k.events = k.daemon.dial(), k.daemon.events(protocol.SubscribeParams{})
 }
 
-// begin prompts and does not wait for the end.
-func (k *talk) begin(text string) (run string) {
+// startRun prompts and does not wait for the end.
+func (k *talk) startRun(text string) (run string) {
 	k.t.Helper()
 	no := false
 	r, err := client.Call(context.Background(), k.c, protocol.Prompt, protocol.PromptParams{
@@ -200,9 +200,9 @@ func (k *talk) held(half string) {
 	})
 }
 
-func (k *talk) ask(text string) {
+func (k *talk) runToEnd(text string) {
 	k.t.Helper()
-	k.end(k.begin(text), "completed")
+	k.end(k.startRun(text), "completed")
 }
 
 // choose has another vendor answer.
@@ -243,8 +243,8 @@ func TestStrictVendors(t *testing.T) {
 			}
 			servers := []*vendorServer{own}
 			k := newTalk(t, own)
-			k.ask("turn 1: read the page")
-			steered := k.begin("turn 2: HOLD at the end")
+			k.runToEnd("turn 1: read the page")
+			steered := k.startRun("turn 2: HOLD at the end")
 			k.held("turn 2 ")
 			if _, err := client.Call(context.Background(), k.c, protocol.Steer,
 				protocol.SteerParams{Scope: k.scope, Text: "turn 3: and the other one"}); err != nil {
@@ -252,14 +252,14 @@ func TestStrictVendors(t *testing.T) {
 			}
 			close(own.release)
 			k.end(steered, "completed")
-			aborted := k.begin("turn 4: STALL, to be aborted")
+			aborted := k.startRun("turn 4: STALL, to be aborted")
 			k.held("Once more,")
 			if _, err := client.Call(context.Background(), k.c, protocol.Abort, protocol.AbortParams{Scope: k.scope}); err !=
 				nil {
 				t.Fatal(err)
 			}
 			k.end(aborted, "aborted")
-			killed := k.begin("turn 5: STALL, to be killed")
+			killed := k.startRun("turn 5: STALL, to be killed")
 			k.held("Once more,")
 			k.Kill()
 			own.mu.Lock() // nothing goes on before somebody listens
@@ -272,12 +272,12 @@ func TestStrictVendors(t *testing.T) {
 					if w.name == name {
 						servers = append(servers, serveVendor(t, w))
 						k.choose(servers[len(servers)-1])
-						k.ask("turn 6: who are you, " + name)
+						k.runToEnd("turn 6: who are you, " + name)
 					}
 				}
 			}
 			k.choose(nil)
-			k.ask("turn 7: and you?")
+			k.runToEnd("turn 7: and you?")
 			k.Stop()
 			for _, s := range servers {
 				s.mu.Lock()

@@ -33,7 +33,7 @@ func asking(t *testing.T, program string) (s *swamp, calls string) {
 		"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
 	s.write("noused/rules.toml", "[[policy.rule]]\ntool = \"count.it\"\ndecision = \"ask\"\n", 0o600)
 	s.Start()
-	if r := s.commands().ask(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+	if r := s.commands().request(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
 		t.Fatalf("got %+v", r)
 	}
 	s.idle = s.footprint().now

@@ -83,7 +83,7 @@ func (p *Part) Grow(ctx context.Context, n int) error {
 		return nil
 	}
 	want := p.size + n - freePart - p.held
-	if want > 0 && !p.last && !p.take(want) {
+	if want > 0 && !p.last && !p.reserve(want) {
 		if err := p.wait(ctx, want); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (p *Part) Grow(ctx context.Context, n int) error {
 	return nil
 }
 
-func (p *Part) take(want int) bool {
+func (p *Part) reserve(want int) bool {
 	if p.held+want > p.pool.room.left() || !p.pool.room.Take(want) {
 		return false
 	}
@@ -106,7 +106,7 @@ func (p *Part) wait(ctx context.Context, want int) error {
 	defer late.Stop()
 	for {
 		freed := p.pool.nextFreed()
-		if p.take(want) {
+		if p.reserve(want) {
 			return nil
 		}
 		select {

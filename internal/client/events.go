@@ -116,11 +116,11 @@ func (e *Events) subscribe(p protocol.SubscribeParams) (*protocol.LineReader, er
 		if err != nil {
 			return nil, err
 		}
-		return lines, e.begin(payload)
+		return lines, e.startAt(payload)
 	}
 }
 
-func (e *Events) begin(payload jsontext.Value) error {
+func (e *Events) startAt(payload jsontext.Value) error {
 	var sub protocol.Subscribed
 	if err := json.Unmarshal(payload, &sub); err != nil {
 		return fmt.Errorf("decode reply: %w", err)

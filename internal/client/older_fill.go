@@ -81,8 +81,8 @@ func (f *Filler) Unsent(command protocol.Kind) {
 	}
 }
 
-// take returns the text that a turn of some kind delivers; kind "" is not known.
-func (f *Filler) take(kind protocol.Kind) (string, bool) {
+// deliveredText returns the text that a turn of some kind delivers; kind "" is not known.
+func (f *Filler) deliveredText(kind protocol.Kind) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, command := range []protocol.Kind{protocol.KindPrompt, protocol.KindSteer, protocol.KindFollowUp} {
@@ -169,7 +169,7 @@ func (f *Filler) startMessage(env protocol.EventEnvelope, e protocol.MessageStar
 		}
 	}
 	if e.Role == "user" && e.Text == "" && len(e.Attachments) == 0 {
-		e.Text, _ = f.take(f.kind)
+		e.Text, _ = f.deliveredText(f.kind)
 	} else if e.Role == "user" {
 		f.told(e.Text)
 	}

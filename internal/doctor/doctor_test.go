@@ -199,8 +199,8 @@ func (w *world) answer(line string) {
 	}
 }
 
-// look returns what is not in order, and what has been mended.
-func (w *world) look(fix bool) (findings []Finding) {
+// findings returns what is not in order, and what has been mended.
+func (w *world) findings(fix bool) (findings []Finding) {
 	w.t.Helper()
 	o := w.Options
 	o.Fix = fix
@@ -252,13 +252,13 @@ func (w *world) snapshot() map[string]string {
 
 func TestAllIsWell(t *testing.T) {
 	w := newWorld(t)
-	if got := w.look(false); got != nil {
+	if got := w.findings(false); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
 	w.Options.StateDir, w.Options.Socket, w.Options.ToolsDirs, w.Options.Config = w.at("a/b"), w.at("c/d/s"),
 		[]string{w.at("none")}, ""
 	before := w.snapshot()
-	if got := w.look(true); got != nil {
+	if got := w.findings(true); got != nil {
 		t.Errorf("with nothing there: got %+v, want nothing to tell", got)
 	}
 	if diff := cmp.Diff(before, w.snapshot()); diff != "" {
@@ -276,13 +276,13 @@ func TestAHomeThatToolsCannotWriteToIsTold(t *testing.T) {
 	w.must(os.MkdirAll(w.Options.Workdir, 0o700))
 	for folder, status := range map[string]Status{"home/project": Warn, "home": Fail} {
 		w.Options.Workdir = w.at(folder)
-		got := w.look(false)
+		got := w.findings(false)
 		if n := len(got); n == 0 || got[n-1].Status != status {
 			t.Errorf("in %s: got %+v, want in the end %s", folder, got, status)
 		}
 	}
 	w.Confinement = func() (int, bool) { return 7, true }
-	if got := w.look(false); got != nil {
+	if got := w.findings(false); got != nil {
 		t.Errorf("with namespaces: got %+v", got)
 	}
 }
@@ -611,14 +611,14 @@ func TestWhatIsBroken(t *testing.T) {
 			w := newWorld(t)
 			c.breakIt(w)
 			before := w.snapshot()
-			got := w.look(false)
+			got := w.findings(false)
 			if len(got) != 1 || got[0].Status != c.status || got[0].Area != c.area || !strings.Contains(got[0].What, c.what) {
 				t.Fatalf("got %+v, want one %s of %s that says %q", got, c.status, c.area, c.what)
 			}
 			if diff := cmp.Diff(before, w.snapshot()); diff != "" {
 				t.Fatalf("it was not to be changed: %s", diff)
 			}
-			got = w.look(true)
+			got = w.findings(true)
 			if c.done == "" {
 				if len(got) != 1 || got[0].Status != c.status || got[0].Done != "" {
 					t.Errorf("with fix: got %+v, want it told as before", got)
@@ -631,7 +631,7 @@ func TestWhatIsBroken(t *testing.T) {
 			if c.check != nil {
 				c.check(w)
 			}
-			got = w.look(true)
+			got = w.findings(true)
 			if c.left == "" && got != nil || c.left != "" && (len(got) != 1 || !strings.Contains(got[0].What, c.left)) {
 				t.Errorf("afterwards: got %+v, want only %q", got, c.left)
 			}
@@ -655,7 +655,7 @@ func (w *world) units(program string) {
 func TestAsksNobodyWhoCouldStartADaemon(t *testing.T) {
 	w := newWorld(t)
 	ln := w.listen("run/s")
-	if got := w.look(true); got != nil {
+	if got := w.findings(true); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
 	raw, err := ln.SyscallConn()
@@ -677,7 +677,7 @@ func TestLeavesAHeldStateDirectoryAlone(t *testing.T) {
 	w.must(err)
 	defer func() { _ = l.Release() }()
 	before := w.snapshot()
-	got := w.look(true)
+	got := w.findings(true)
 	if diff := cmp.Diff(before, w.snapshot()); diff != "" {
 		t.Errorf("it was changed: %s", diff)
 	}
@@ -702,7 +702,7 @@ func TestProviderModule(t *testing.T) {
 		`{"name":"parrot","kind":"provider","capabilities":["generate"],"transport":{"type":"stdio","command":["../bin/good"]}}`, 0o600)
 	w.write("tools/far.json",
 		`{"name":"far","kind":"tool","capabilities":[],"transport":{"type":"http","url":"http://127.0.0.1:1/"}}`, 0o600)
-	if got := w.look(false); got != nil {
+	if got := w.findings(false); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
 }
@@ -801,7 +801,7 @@ func TestModelServer(t *testing.T) {
 	w := newWorld(t)
 	w.Provider, w.ModelName = "openai", "gpt-5"
 	w.Models = func(context.Context) ([]string, error) { return nil, errors.New("the variable MY_KEY is not set") }
-	if got := w.look(false); len(got) != 1 || got[0].Status != Fail ||
+	if got := w.findings(false); len(got) != 1 || got[0].Status != Fail ||
 		got[0].What != "openai/gpt-5: the variable MY_KEY is not set" {
 		t.Errorf("got %+v, want that no daemon would start", got)
 	}

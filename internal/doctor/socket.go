@@ -117,7 +117,7 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 			"could start a daemon", path)
 		return
 	}
-	answer, version, err := e.ask(ctx, path)
+	answer, version, err := e.probe(ctx, path)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED) && running == nil && e.unitListens(path):
 		e.ok(Sockets, "%s is systemd's, which does not listen on it now; no daemon runs", path)
@@ -190,10 +190,10 @@ func listening(path string) bool {
 	return false
 }
 
-// ask pings the command socket, or subscribes to the event socket and hangs up.
+// probe pings the command socket, or subscribes to the event socket and hangs up.
 // Neither makes a session, starts a tool, or is an event. The version is the
 // daemon's, "" where it does not say.
-func (e *exam) ask(ctx context.Context, path string) (answer, version string, err error) {
+func (e *exam) probe(ctx context.Context, path string) (answer, version string, err error) {
 	request, want := "ping", "pong"
 	if path != e.Socket {
 		request, want = "subscribe", "subscribed"

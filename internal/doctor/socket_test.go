@@ -13,7 +13,7 @@ func TestTheSocketOfAStoppedUnitIsNotLeftOver(t *testing.T) {
 		ln := w.listen("run/s")
 		ln.SetUnlinkOnClose(false)
 		w.must(ln.Close())
-		if got := w.look(false); len(got) != trouble {
+		if got := w.findings(false); len(got) != trouble {
 			t.Errorf("%s: got %+v", stream, got)
 		}
 	}

@@ -72,11 +72,11 @@ type Batch struct {
 func (l *Log) Read(c *Cursor, limit int, into [][]byte) Batch {
 	b := Batch{Lines: into[:0]}
 	for limit = max(limit, 1); limit > 0; {
-		part, ok := l.look(c, &b)
+		part, ok := l.snapshot(c, &b)
 		if !ok {
 			break
 		}
-		limit = part.take(c, limit, &b)
+		limit = part.advance(c, limit, &b)
 	}
 	return b
 }
@@ -93,7 +93,7 @@ type Entry struct {
 func (l *Log) Entries(c *Cursor, most int, into []Entry) ([]Entry, Batch) {
 	var b Batch
 	into = into[:0]
-	part, ok := l.look(c, &b)
+	part, ok := l.snapshot(c, &b)
 	if !ok {
 		return into, b
 	}
@@ -104,9 +104,9 @@ func (l *Log) Entries(c *Cursor, most int, into []Entry) ([]Entry, Batch) {
 	return into, b
 }
 
-// look returns a snapshot of the chunk that the cursor is in. Otherwise it says
+// snapshot returns a snapshot of the chunk that the cursor is in. Otherwise it says
 // in an empty batch why there is none.
-func (l *Log) look(c *Cursor, b *Batch) (chunk, bool) {
+func (l *Log) snapshot(c *Cursor, b *Batch) (chunk, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.after+1 < l.first {
@@ -131,9 +131,9 @@ func (l *Log) look(c *Cursor, b *Batch) (chunk, bool) {
 	return chunk{}, false
 }
 
-// take moves the cursor through the chunk and returns how many bytes of the
+// advance moves the cursor through the chunk and returns how many bytes of the
 // limit are left, 0 where the next line does not fit any more.
-func (c *chunk) take(cur *Cursor, limit int, b *Batch) int {
+func (c *chunk) advance(cur *Cursor, limit int, b *Batch) int {
 	i := int(cur.after + 1 - c.first)
 	if cur.filter.all() {
 		return c.takeAll(cur, i, limit, b)

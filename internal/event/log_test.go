@@ -30,8 +30,8 @@ func delta(session, text string) protocol.Event {
 
 func number(n uint64) *uint64 { return &n }
 
-// begin puts a cursor before everything.
-func begin(log *Log, f Filter) Cursor {
+// cursorAtStart puts a cursor before everything.
+func cursorAtStart(log *Log, f Filter) Cursor {
 	c, _, _ := log.Begin("", number(0), f)
 	return c
 }
@@ -249,7 +249,7 @@ func TestAnEmptyLog(t *testing.T) {
 
 func TestTheEndComesAfterEverything(t *testing.T) {
 	log := New("ep", 1<<20, time.Now)
-	c := begin(log, Filter{})
+	c := cursorAtStart(log, Filter{})
 	log.Append(delta("a", "one"), delta("a", "two"))
 	log.Close()
 	log.Close()
@@ -276,7 +276,7 @@ func TestNeighboursAreWrittenAtOnce(t *testing.T) {
 		"single ones":  {Filter{SessionID: "b"}, 16, 16},
 		"of all types": {Filter{Types: []string{"status", "message_update"}}, 1, 50},
 	} {
-		cur := begin(log, c.filter)
+		cur := cursorAtStart(log, c.filter)
 		b := log.Read(&cur, 1<<20, nil)
 		if len(b.Lines) != c.buffers || len(parse(t, b.Lines)) != c.events {
 			t.Errorf("%s: got %d buffers of %d events, want %d of %d", name, len(b.Lines), len(parse(t, b.Lines)), c.buffers,
@@ -315,7 +315,7 @@ func TestLinesCannotBeGrownOverEachOther(t *testing.T) {
 	log := New("ep", 1<<20, time.Now)
 	lines := log.Append(delta("a", "one"), delta("a", "two"))
 	_ = append(lines[0], "overwritten"...)
-	c := begin(log, Filter{})
+	c := cursorAtStart(log, Filter{})
 	b := log.Read(&c, 1, nil)
 	_ = append(b.Lines[0], "overwritten"...)
 	kept, _ := log.Run("run-a")
@@ -362,7 +362,7 @@ func TestConcurrentAppendsAndReaders(t *testing.T) {
 		if i%2 == 1 {
 			filter.SessionID = "a"
 		}
-		c := begin(log, filter)
+		c := cursorAtStart(log, filter)
 		all.Go(func() {
 			seq, got := uint64(0), 0
 			for seq < writers*each {

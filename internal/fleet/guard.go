@@ -70,7 +70,7 @@ func (f *follower) follow(p []byte) error {
 			f.line = append(f.line, part...)
 			line, f.line = f.line, f.line[:0]
 		}
-		if err := f.take(line); err != nil {
+		if err := f.checkLine(line); err != nil {
 			return fmt.Errorf("the server breaks the protocol: %w", err)
 		}
 		p = rest
@@ -78,8 +78,8 @@ func (f *follower) follow(p []byte) error {
 	return nil
 }
 
-// take takes a line, without its LF.
-func (f *follower) take(line []byte) error {
+// checkLine takes a line, without its LF.
+func (f *follower) checkLine(line []byte) error {
 	has := func(verb string) bool { return bytes.HasPrefix(line, []byte(verb)) }
 	switch {
 	case f.ended:

@@ -125,7 +125,7 @@ func (p *pulling) next(ctx context.Context) (jetstream.Msg, error) {
 		case !errors.Is(err, context.DeadlineExceeded) || time.Now().After(until):
 			return nil, err
 		}
-		if err := p.look(ctx); err != nil || p.left == 0 {
+		if err := p.countLeft(ctx); err != nil || p.left == 0 {
 			return nil, err
 		}
 	}
@@ -137,8 +137,8 @@ func (p *pulling) soon(ctx context.Context) (jetstream.Msg, error) {
 	return p.messages.Next(jetstream.NextContext(ctx))
 }
 
-// look asks how much there is still, which what is on its way is a part of.
-func (p *pulling) look(ctx context.Context) error {
+// countLeft asks how much there is still, which what is on its way is a part of.
+func (p *pulling) countLeft(ctx context.Context) error {
 	consumer, err := p.js.CreateOrUpdateConsumer(ctx, p.stream, p.from)
 	if err != nil {
 		return err

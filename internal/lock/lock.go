@@ -68,7 +68,7 @@ func Acquire(path string) (*Lock, error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	l := &Lock{f: f, path: path}
-	if err := l.take(); err != nil {
+	if err := l.acquire(); err != nil {
 		_ = l.Release()
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Acquire(path string) (*Lock, error) {
 	return l, nil
 }
 
-func (l *Lock) take() error {
+func (l *Lock) acquire() error {
 	for end := time.Now().Add(leftTime); ; time.Sleep(lookTime) {
 		err := unix.Flock(int(l.f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {

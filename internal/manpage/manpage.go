@@ -64,7 +64,7 @@ func (p *Page) Subsection(title string) { p.macro(".SS", title); p.section = tru
 
 // Paragraph is text that was escaped already, with fonts in it.
 func (p *Page) Paragraph(escaped string) {
-	p.begin()
+	p.startParagraph()
 	p.Line(escaped)
 }
 
@@ -109,7 +109,7 @@ func (p *Page) Line(escaped string) {
 
 // Code is shown as it is.
 func (p *Page) Code(text string) {
-	p.begin()
+	p.startParagraph()
 	p.line(".RS 4\n.EX")
 	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
 		p.line(`\&` + Escape(strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), "\n")))
@@ -163,8 +163,8 @@ func (p *Page) macro(name string, args ...string) {
 	p.b.WriteByte('\n')
 }
 
-// begin begins a paragraph, which a section does by itself.
-func (p *Page) begin() {
+// startParagraph begins a paragraph, which a section does by itself.
+func (p *Page) startParagraph() {
 	if !p.section {
 		p.line(".PP")
 	}

@@ -54,14 +54,14 @@ func Import(path, folder string) (all []Taken, elsewhere []string, err error) {
 	}
 	own, entries, elsewhere := project(doc, folder)
 	for from, entry := range entries {
-		t := take(from, entry)
+		t := serverFrom(from, entry)
 		t.note("is of the project %s there; here all folders see it", own)
 		all = append(all, t)
 	}
 	for _, section := range sections(doc) {
 		for from, entry := range section {
 			if _, named := entries[from]; !named {
-				all = append(all, take(from, entry))
+				all = append(all, serverFrom(from, entry))
 			}
 		}
 	}
@@ -130,8 +130,8 @@ func sections(doc foreign) (found []map[string]any) {
 	return found
 }
 
-// take makes one of our entries of one of theirs.
-func take(from string, entry any) Taken {
+// serverFrom makes one of our entries of one of theirs.
+func serverFrom(from string, entry any) Taken {
 	t := Taken{From: from}
 	fields, ok := entry.(map[string]any)
 	if !ok {

@@ -48,7 +48,7 @@ func (s *Store) Login(ctx context.Context, l Login) (*Granted, error) {
 		before = &grant{}
 	}
 	w := newWeb(server)
-	asked, challenged, err := w.ask(ctx, server, before.Asked)
+	asked, challenged, err := w.challengeOf(ctx, server, before.Asked)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (s *Store) replace(ctx context.Context, g *grant) error {
 	return s.write(g)
 }
 
-// ask has the server itself say what it wants. What it asked a daemon for since
+// challengeOf has the server itself say what it wants. What it asked a daemon for since
 // the last login goes first: not every request needs the same rights.
-func (w *web) ask(ctx context.Context, server *url.URL, remembered *Challenge) (c Challenge, challenged bool,
+func (w *web) challengeOf(ctx context.Context, server *url.URL, remembered *Challenge) (c Challenge, challenged bool,
 	err error,
 ) {
 	if remembered != nil {

@@ -104,7 +104,7 @@ func cover(who string, hidden Hidden, write []string) error {
 	other := machine(append(slices.Clip(write), dir), append(gatherings(), temporary(write)...)...)
 	all := hidden.and(other)
 	links := linksOf(services)
-	kept, err := take(append(all.Except, "/dev/tty"))
+	kept, err := copyMounts(append(all.Except, "/dev/tty"))
 	if err != nil {
 		return err
 	}
@@ -255,9 +255,9 @@ func putOver(on, what string, flags uintptr, data string) error {
 	return nil
 }
 
-// take copies the mounts to put back; what is missing, or reached
+// copyMounts copies the mounts to put back; what is missing, or reached
 // through a link, is left out.
-func take(paths []string) (map[string]int, error) {
+func copyMounts(paths []string) (map[string]int, error) {
 	taken := map[string]int{}
 	for _, path := range paths {
 		at, err := pinned(path)

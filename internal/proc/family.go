@@ -25,10 +25,10 @@ type family struct {
 	seen    map[int]stat
 }
 
-// look sees the daemon's descendants. One that it saw before is kept while it
+// refresh sees the daemon's descendants. One that it saw before is kept while it
 // lives: while it looks, the daemon may adopt it. What it sees when the daemon is
 // gone does not count.
-func (f *family) look() {
+func (f *family) refresh() {
 	now := descent(f.daemon)
 	for pid, st := range f.seen {
 		if again, err := readStat(pid); err == nil && again.start == st.start && !again.dead() {

@@ -396,7 +396,7 @@ func listen(in io.Reader, kin *family) legacy {
 				kin.seen = nil // the daemon has ended what there was
 				continue
 			}
-			kin.look()
+			kin.refresh()
 			look.Reset(familyTime)
 		}
 	}

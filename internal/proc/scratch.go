@@ -35,7 +35,7 @@ func (s *scratch) make() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tries := 3; s.dir == ""; tries-- { // another daemon may sweep it before it is locked
-		if err := s.begin(); err != nil && tries == 0 {
+		if err := s.create(); err != nil && tries == 0 {
 			return "", err
 		}
 	}
@@ -51,7 +51,7 @@ func (s *scratch) path() string {
 	return s.dir
 }
 
-func (s *scratch) begin() error {
+func (s *scratch) create() error {
 	dir := filepath.Join(Resolve(os.TempDir()), scratchPrefix+rand.Text())
 	if s.told != nil {
 		s.told(dir)

@@ -14,10 +14,10 @@ import "noused/internal/protocol"
 // steers if one waits, else of the follow-ups, as many as the kind's mode
 // says. It returns nil when nothing waits.
 func Next[T any](pending []T, kindOf func(T) protocol.Kind, steering, followUp protocol.Mode) (protocol.Kind, []T) {
-	if batch := take(pending, kindOf, protocol.KindSteer, steering); batch != nil {
+	if batch := nextBatch(pending, kindOf, protocol.KindSteer, steering); batch != nil {
 		return protocol.KindSteer, batch
 	}
-	return protocol.KindFollowUp, take(pending, kindOf, protocol.KindFollowUp, followUp)
+	return protocol.KindFollowUp, nextBatch(pending, kindOf, protocol.KindFollowUp, followUp)
 }
 
 // Count returns how many of pending are of a kind.
@@ -31,7 +31,7 @@ func Count[T any](pending []T, kindOf func(T) protocol.Kind, kind protocol.Kind)
 	return n
 }
 
-func take[T any](pending []T, kindOf func(T) protocol.Kind, kind protocol.Kind, mode protocol.Mode) []T {
+func nextBatch[T any](pending []T, kindOf func(T) protocol.Kind, kind protocol.Kind, mode protocol.Mode) []T {
 	var batch []T
 	for _, item := range pending {
 		if kindOf(item) != kind {

@@ -25,7 +25,7 @@ func (h *Hub) approve(ctx context.Context, p protocol.ApproveParams) (protocol.A
 	if !ok {
 		return protocol.ApproveAccepted{}, noSuchApproval(p.ApprovalID)
 	}
-	out, err := ask[protocol.ApproveAccepted](ctx, h, id, func(t ticket) input {
+	out, err := requestAs[protocol.ApproveAccepted](ctx, h, id, func(t ticket) input {
 		return answerIn{t, p.ApprovalID, p.Option, p.Reason, who, p.Content}
 	})
 	if gone(err) {
@@ -40,7 +40,7 @@ func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModePar
 	if _, err := personOf(ctx, protocol.SetApprovalMode.Name()); err != nil {
 		return protocol.ApprovalModeAccepted{}, err
 	}
-	return ask[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+	return requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return approvalModeIn{t, p.Mode}
 	})
 }

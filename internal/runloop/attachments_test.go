@@ -76,8 +76,8 @@ func (v *viewer) saw() []string {
 	return out
 }
 
-// look prompts with images and waits for the run's end.
-func (f *fixture) look(id, text string, images ...protocol.AttachmentParams) error {
+// showImages prompts with images and waits for the run's end.
+func (f *fixture) showImages(id, text string, images ...protocol.AttachmentParams) error {
 	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
 		Scope: protocol.Scope{SessionID: id},
 		Text:  text, Wait: no, Attachments: images,
@@ -122,12 +122,12 @@ func TestImagesReachTheModelFromTheDaemonsOwnCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		f.look(id, "one",
+		f.showImages(id, "one",
 			protocol.AttachmentParams{Path: write(t, filepath.Join(pictures, "a.png"), png+"a")},
 			protocol.AttachmentParams{Data: inBase64(gif + "g"), MediaType: "image/gif"},
 			protocol.AttachmentParams{Path: link, Name: "called so"}),
-		f.look(id, "two", protocol.AttachmentParams{Path: write(t, filepath.Join(pictures, "lies.png"), jpeg+"j")}),
-		f.look(id, "again", protocol.AttachmentParams{Path: "a.png"}), // from the workdir
+		f.showImages(id, "two", protocol.AttachmentParams{Path: write(t, filepath.Join(pictures, "lies.png"), jpeg+"j")}),
+		f.showImages(id, "again", protocol.AttachmentParams{Path: "a.png"}), // from the workdir
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestImagesReachTheModelFromTheDaemonsOwnCopy(t *testing.T) {
 	events.done(t)
 
 	f = newFixture(t, dir, v, echoTool, newRecorder())
-	if err := f.look(id, "three"); err != nil {
+	if err := f.showImages(id, "three"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "after a restart the model saw", v.saw(), append(want, "three")...)
@@ -240,7 +240,7 @@ func TestWrongAttachments(t *testing.T) {
 		{data(strings.Repeat("A", 15<<20)), "data: is 15728640 bytes of base64"},
 		{said(data(inBase64(gif)), "image/png"), "media_type: says image/png, but the image is image/gif"},
 	} {
-		err := f.look(id, "look", path(ok), data(inBase64(jpeg)), c.a)
+		err := f.showImages(id, "look", path(ok), data(inBase64(jpeg)), c.a)
 		var wire *protocol.Error
 		if !errors.As(err, &wire) || wire.Code != protocol.InvalidPayload ||
 			!strings.HasPrefix(wire.Message, "attachments[2].") ||
@@ -252,7 +252,7 @@ func TestWrongAttachments(t *testing.T) {
 		if err := os.Chmod(write(t, in("secret.png"), png), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.look(id, "look", path(in("secret.png"))); err == nil ||
+		if err := f.showImages(id, "look", path(in("secret.png"))); err == nil ||
 			!strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("got %v, want permission denied", err)
 		}
@@ -260,7 +260,7 @@ func TestWrongAttachments(t *testing.T) {
 	if left := f.files(id); len(left) != 1 {
 		t.Errorf("the session has %v, want its journal alone", left)
 	}
-	if err := f.look(id, "look", path(in("whole.png"))); err != nil {
+	if err := f.showImages(id, "look", path(in("whole.png"))); err != nil {
 		t.Errorf("an image of 5 MiB: %v", err)
 	}
 }
@@ -290,7 +290,7 @@ func TestImagesOfQueuedTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-enter
-	if err := f.look(id, "too early", image("e", "early")...); codeOf(err) != protocol.CommandRejected {
+	if err := f.showImages(id, "too early", image("e", "early")...); codeOf(err) != protocol.CommandRejected {
 		t.Errorf("got %v, want run_in_progress", err)
 	}
 	if left := f.files(id); len(left) != 1 {
@@ -353,7 +353,7 @@ func TestImagesAndModules(t *testing.T) {
 	secret := write(t, filepath.Join(f.dir, "sessions", "secret.png"), png+"secret")
 	f.before = func(input string, _ []byte) (string, error) { return input + ", please", nil }
 	id := f.session()
-	if err := f.look(id, "look", protocol.AttachmentParams{Data: inBase64(png + "a"), Name: "a"}); err != nil {
+	if err := f.showImages(id, "look", protocol.AttachmentParams{Data: inBase64(png + "a"), Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "the model saw", v.saw(), "look, please +image/png a:"+png+"a")
@@ -369,7 +369,7 @@ func TestImagesAndModules(t *testing.T) {
 		}
 		return []model.Message{{Role: model.User, Text: "shaped", Attachments: append(bad, made, a)}}, nil
 	}
-	if err := f.look(id, "more"); err != nil {
+	if err := f.showImages(id, "more"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "the model saw", v.saw(), "shaped"+strings.Repeat("\n\n[image bad is missing]", 5)+" +image/gif made:"+gif+
@@ -394,13 +394,13 @@ func TestMissingImagesAreToldAndDoNotFailTheRun(t *testing.T) {
 	image := func(text string) protocol.AttachmentParams {
 		return protocol.AttachmentParams{Data: inBase64(png + text), Name: text + ".png"}
 	}
-	if err := f.look(id, "look", image("gone"), image("cut"), image("kept")); err != nil {
+	if err := f.showImages(id, "look", image("gone"), image("cut"), image("kept")); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.Remove(paths[0]), os.Truncate(paths[1], 3)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.look(id, "more"); err != nil {
+	if err := f.showImages(id, "more"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "the model saw", v.saw(),
@@ -444,7 +444,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 
 	for _, text := range []string{"one", "two"} {
-		if err := f.look(id, text, protocol.AttachmentParams{Data: inBase64(png)}); err != nil {
+		if err := f.showImages(id, text, protocol.AttachmentParams{Data: inBase64(png)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -456,7 +456,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	if a := asked.Messages[0].Attachments; !asked.Summary || len(a) != 1 || a[0].Data != nil {
 		t.Errorf("the summary was asked for with %+v", asked)
 	}
-	if err := f.look(id, "three"); err != nil {
+	if err := f.showImages(id, "three"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "after it the model saw", v.saw(), "one\none", "two +image/png :"+png, "three")
@@ -467,7 +467,7 @@ func TestImagesOfDeletedAndBranchedSessions(t *testing.T) {
 	f := newFixture(t, dir, v, echoTool, newRecorder())
 	parent := f.session()
 	for _, name := range []string{"a", "b"} {
-		if err := f.look(parent, name, protocol.AttachmentParams{Data: inBase64(png + name), Name: name}); err != nil {
+		if err := f.showImages(parent, name, protocol.AttachmentParams{Data: inBase64(png + name), Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -488,7 +488,7 @@ func TestImagesOfDeletedAndBranchedSessions(t *testing.T) {
 	}
 	f.stop()
 	f = newFixture(t, dir, v, echoTool, newRecorder())
-	if err := f.look(id, "go on"); err != nil {
+	if err := f.showImages(id, "go on"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "the model saw", v.saw(), "a +image/png a:"+png+"a", "go on")
@@ -501,7 +501,7 @@ func TestImagesOfDeletedAndBranchedSessions(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 0 {
 		t.Errorf("left of both: %v, %v", left, err)
 	}
-	if err := f.look(id, "hello", protocol.AttachmentParams{Data: inBase64(png)}); codeOf(err) !=
+	if err := f.showImages(id, "hello", protocol.AttachmentParams{Data: inBase64(png)}); codeOf(err) !=
 		protocol.SessionNotFound {
 		t.Errorf("got %v, want session_not_found", err)
 	}
@@ -519,7 +519,7 @@ func TestDeleteWhileImagesCome(t *testing.T) {
 		var clients sync.WaitGroup
 		for n := range 3 {
 			clients.Go(func() {
-				err := f.look(id, "look", protocol.AttachmentParams{Data: inBase64(fmt.Sprint(png, n))})
+				err := f.showImages(id, "look", protocol.AttachmentParams{Data: inBase64(fmt.Sprint(png, n))})
 				switch codeOf(err) {
 				case "", protocol.CommandRejected, protocol.SessionNotFound:
 				default:

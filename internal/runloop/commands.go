@@ -27,7 +27,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.Abort, func(ctx context.Context, p protocol.AbortParams) (protocol.AbortAccepted,
 		error,
 	) {
-		return ask[protocol.AbortAccepted](ctx, h, p.SessionID, func(t ticket) input { return abortIn{t, p.RunID} })
+		return requestAs[protocol.AbortAccepted](ctx, h, p.SessionID, func(t ticket) input { return abortIn{t, p.RunID} })
 	})
 	protocol.HandleFunc(mux, protocol.SetActiveTools, h.setActiveTools)
 	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), protocol.KindSteer))
@@ -42,7 +42,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.ExtensionCommand, h.extensionCommand)
 	protocol.Handle(mux, protocol.CompactSession, h.compactSession)
 	protocol.HandleFunc(mux, protocol.SetLeaf, func(ctx context.Context, p protocol.SetLeafParams) (protocol.Leaf, error) {
-		return ask[protocol.Leaf](ctx, h, p.SessionID, func(t ticket) input { return leafIn{t, p.LeafID} })
+		return requestAs[protocol.Leaf](ctx, h, p.SessionID, func(t ticket) input { return leafIn{t, p.LeafID} })
 	})
 	protocol.HandleFunc(mux, protocol.GetTree, h.getTree)
 	protocol.Handle(mux, protocol.ListSessions, h.listSessions)
@@ -53,7 +53,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.Withdraw, h.withdraw)
 	protocol.HandleFunc(mux, protocol.SetTitle,
 		func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
-			return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
+			return requestAs[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
 		})
 	protocol.Handle(mux, protocol.Expand, h.expand)
 	protocol.HandleFunc(mux, protocol.Approve, h.approve)
@@ -61,12 +61,12 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead,
 		error,
 	) {
-		return ask[protocol.MarkedRead](ctx, h, p.SessionID, func(t ticket) input { return readIn{t} })
+		return requestAs[protocol.MarkedRead](ctx, h, p.SessionID, func(t ticket) input { return readIn{t} })
 	})
 }
 
-// ask sends one input to a session and returns its reply.
-func ask[R any](ctx context.Context, h *Hub, sessionID string, in func(ticket) input) (r R, err error) {
+// requestAs sends one input to a session and returns its reply.
+func requestAs[R any](ctx context.Context, h *Hub, sessionID string, in func(ticket) input) (r R, err error) {
 	id, err := h.sessionID(sessionID)
 	if err != nil {
 		return r, err
@@ -80,21 +80,21 @@ func ask[R any](ctx context.Context, h *Hub, sessionID string, in func(ticket) i
 
 // query reads a session on its loop.
 func query[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (R, error) {
-	return ask[R](ctx, h, sessionID, func(t ticket) input {
+	return requestAs[R](ctx, h, sessionID, func(t ticket) input {
 		return queryIn{ticket: t, read: func(m *machine) (any, error) { return read(m) }}
 	})
 }
 
-// look reads a session without opening it: an open one on its loop, a closed one
+// readSession reads a session without opening it: an open one on its loop, a closed one
 // as its journal has it.
-func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (r R, err error) {
-	return lookAtEnd(ctx, h, sessionID, 0, read)
+func readSession[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (R, error) {
+	return readSessionEnd(ctx, h, sessionID, 0, read)
 }
 
-// lookAtEnd is look for who wants no more of a closed session than PeekEnd has.
-func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, read func(m *machine) (R, error)) (r R,
-	err error,
-) {
+// readSessionEnd is readSession for who wants no more of a closed session than PeekEnd has.
+func readSessionEnd[R any](ctx context.Context, h *Hub, sessionID string, last int,
+	read func(m *machine) (R, error),
+) (r R, err error) {
 	id, err := h.sessionID(sessionID)
 	if err != nil {
 		return r, err
@@ -305,7 +305,7 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 		return protocol.ToolsAccepted{}, protocol.Rejectf(protocol.ToolNotRegistered, "tools: there is no tool %.80q",
 			unknown)
 	}
-	return ask[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input {
+	return requestAs[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return toolsIn{t, operations, len(operations)}
 	})
 }
@@ -313,7 +313,7 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 func (h *Hub) setMode(command string, kind protocol.Kind) func(context.Context, protocol.SetModeParams) (
 	protocol.ModeAccepted, error) {
 	return func(ctx context.Context, p protocol.SetModeParams) (protocol.ModeAccepted, error) {
-		return ask[protocol.ModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+		return requestAs[protocol.ModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
 			return modeIn{t, command, kind, p.Mode}
 		})
 	}
@@ -346,7 +346,7 @@ func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol
 		}
 		choice.ContextWindow = p.ContextWindow
 	}
-	return ask[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
+	return requestAs[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
 }
 
 func (h *Hub) compactSession(ctx context.Context, p protocol.CompactSessionParams) (

@@ -242,7 +242,7 @@ func (l *scripted) takeBack(ctx context.Context) {
 		return
 	}
 	l.accepted("no", "taken back", protocol.PromptAccepted(a))
-	if _, err := ask[protocol.Withdrawn](ctx, l.Hub, l.in, func(t ticket) input {
+	if _, err := requestAs[protocol.Withdrawn](ctx, l.Hub, l.in, func(t ticket) input {
 		return withdrawIn{t, a.InputID}
 	}); err != nil {
 		return
@@ -274,7 +274,7 @@ func (l *scripted) tool(ctx context.Context, inv model.Invocation, progress func
 		l.wait(ctx, protocol.KindSteer, "look", "steered")
 	case 2:
 		l.wait(ctx, protocol.KindFollowUp, "never", "")
-		a, err := ask[protocol.AbortAccepted](ctx, l.Hub, l.in, func(t ticket) input { return abortIn{t, ""} })
+		a, err := requestAs[protocol.AbortAccepted](ctx, l.Hub, l.in, func(t ticket) input { return abortIn{t, ""} })
 		if err != nil {
 			break
 		}
@@ -318,13 +318,13 @@ func (l *scripted) play() {
 	l.promised("tools", func(all map[string]*sessiontest.Story) bool {
 		return slices.Equal(all[l.in].Tools, []string{"t.x"})
 	})
-	if _, err := ask[protocol.TitleAccepted](ctx, l.Hub, l.in, func(t ticket) input {
+	if _, err := requestAs[protocol.TitleAccepted](ctx, l.Hub, l.in, func(t ticket) input {
 		return titleIn{t, "A life"}
 	}); err != nil {
 		return
 	}
 	l.promised("called", func(all map[string]*sessiontest.Story) bool { return all[l.in].Title == "A life" })
-	if _, err := ask[protocol.MarkedRead](ctx, l.Hub, l.in, func(t ticket) input { return readIn{t} }); err != nil {
+	if _, err := requestAs[protocol.MarkedRead](ctx, l.Hub, l.in, func(t ticket) input { return readIn{t} }); err != nil {
 		return
 	}
 	l.promised("read", func(all map[string]*sessiontest.Story) bool { return all[l.in].Reads == 1 })
@@ -347,7 +347,7 @@ func (l *scripted) play() {
 		return
 	}
 	leaf := tree.Nodes[1].ID
-	if _, err := ask[protocol.Leaf](ctx, l.Hub, l.in, func(t ticket) input { return leafIn{t, leaf} }); err != nil {
+	if _, err := requestAs[protocol.Leaf](ctx, l.Hub, l.in, func(t ticket) input { return leafIn{t, leaf} }); err != nil {
 		return
 	}
 	l.promised("leaf", func(all map[string]*sessiontest.Story) bool { return all[l.in].Leaves[leaf] })

@@ -290,7 +290,7 @@ func (l *listener) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	return offline.Model{}.Stream(ctx, req)
 }
 
-func (l *listener) take() []model.Request {
+func (l *listener) takeRequests() []model.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.asked
@@ -327,7 +327,7 @@ func TestAModelFindsATool(t *testing.T) {
 	f.say(id, `!tools.search {"query":"thing number 17"}`)
 	f.say(id, "!hub.op_017")
 	f.say(id, "!hub__op_042") // which it does not know yet
-	requests := heard.take()
+	requests := heard.takeRequests()
 	first, last := requests[0], requests[len(requests)-1]
 	if got := namesOf(first.Tools); !slices.Equal(got, []string{"read", "tools.search"}) || len(first.Deferred) != 60 {
 		t.Errorf("the model learns of %q, and may call %d more", got, len(first.Deferred))
@@ -359,7 +359,7 @@ func TestAModelFindsATool(t *testing.T) {
 	f = newFixtureWith(t, session.OSDisk{}, dir, heard, nil, newRecorder(), with)
 	for _, id := range []string{id, branch.SessionID} {
 		f.say(id, "again")
-		if got := heard.take(); !reflect.DeepEqual(got[0].Tools, last.Tools) ||
+		if got := heard.takeRequests(); !reflect.DeepEqual(got[0].Tools, last.Tools) ||
 			!slices.Equal(got[0].Deferred, last.Deferred) {
 			t.Errorf("after a restart the model learns of %q", namesOf(got[0].Tools))
 		}
@@ -377,18 +377,18 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), heard, nil, newRecorder(), func(o *Options) { o.Tools = tools })
 	id := f.session()
 	f.say(id, "few")
-	if got := namesOf(heard.take()[0].Tools); len(got) != 4 {
+	if got := namesOf(heard.takeRequests()[0].Tools); len(got) != 4 {
 		t.Errorf("the model learns of %q", got)
 	}
 	tools.put(hub(41))
 	f.say(id, "many")
-	before := heard.take()[0]
+	before := heard.takeRequests()[0]
 	if got := namesOf(before.Tools); !slices.Equal(got, []string{"read", "tools.search"}) {
 		t.Errorf("the model learns of %q", got)
 	}
 	tools.put(hub(2))
 	f.say(id, "few again")
-	if got := heard.take()[0]; !reflect.DeepEqual(got.Tools, before.Tools) {
+	if got := heard.takeRequests()[0]; !reflect.DeepEqual(got.Tools, before.Tools) {
 		t.Errorf("the model learns of %q", namesOf(got.Tools))
 	}
 	// What is not on, or is denied, is not found.
@@ -402,7 +402,7 @@ func TestDeferredStaysDeferred(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.say(id, `!tools.search {"query":"widget"}`)
-	got := heard.take()
+	got := heard.takeRequests()
 	if offered := namesOf(got[1].Tools); !slices.Equal(offered, []string{"tools.search", "hub.op_007"}) {
 		t.Errorf("found was %q", offered)
 	}
@@ -413,7 +413,7 @@ func TestDeferredStaysDeferred(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.say(id, "none")
-	if got := heard.take()[0]; len(got.Tools)+len(got.Deferred) > 0 {
+	if got := heard.takeRequests()[0]; len(got.Tools)+len(got.Deferred) > 0 {
 		t.Errorf("with no tool on, the model learns of %q", namesOf(got.Tools))
 	}
 }
@@ -433,7 +433,7 @@ func TestAServerThatComesInATurn(t *testing.T) {
 	f.say(id, "!hub.op_001")
 	f.say(id, "next")
 	var got []int
-	for _, req := range heard.take() {
+	for _, req := range heard.takeRequests() {
 		got = append(got, len(req.Tools))
 	}
 	if !slices.Equal(got, []int{4, 4, 5}) {

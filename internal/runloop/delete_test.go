@@ -239,7 +239,7 @@ func TestDeleteAmongOtherCommands(t *testing.T) {
 			func() error { return second(f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope})) },
 			func() error { return second(f.switchSession(ctx, protocol.SwitchSessionParams{SessionID: id})) },
 			func() error {
-				return second(ask[protocol.ToolsAccepted](ctx, f.Hub, id, func(t ticket) input { return toolsIn{t, nil, 0} }))
+				return second(requestAs[protocol.ToolsAccepted](ctx, f.Hub, id, func(t ticket) input { return toolsIn{t, nil, 0} }))
 			},
 			func() error {
 				a, err := f.start(id, "hello")

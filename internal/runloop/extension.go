@@ -88,7 +88,9 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		OK: res.OK, Result: res.Text, Outputs: res.Outputs, Value: rawValue(res.Value), Error: wireToolError(res.Error),
 	}
 	if p.Note != "" && ctx.Err() == nil {
-		out.MessageID, err = ask[string](ctx, h, id, func(t ticket) input { return noteIn{t, p.Note + "\n\n" + res.Text} })
+		out.MessageID, err = requestAs[string](ctx, h, id, func(t ticket) input {
+			return noteIn{t, p.Note + "\n\n" + res.Text}
+		})
 	}
 	return out, err
 }

@@ -226,7 +226,7 @@ func TestUnread(t *testing.T) {
 			t.Errorf("got %+v", before)
 		}
 		for range 2 {
-			if r, err := ask[protocol.MarkedRead](ctx, f.Hub, id, func(t ticket) input {
+			if r, err := requestAs[protocol.MarkedRead](ctx, f.Hub, id, func(t ticket) input {
 				return readIn{t}
 			}); err != nil || r.Command != "mark_read" {
 				t.Fatal(r, err)
@@ -255,7 +255,7 @@ func TestATitleCanBeChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)
-	r, err := ask[protocol.TitleAccepted](ctx, f.Hub, id, func(t ticket) input { return titleIn{t, "Light"} })
+	r, err := requestAs[protocol.TitleAccepted](ctx, f.Hub, id, func(t ticket) input { return titleIn{t, "Light"} })
 	if err != nil || r != (protocol.TitleAccepted{Command: "set_title", Title: "Light"}) {
 		t.Fatal(r, err)
 	}

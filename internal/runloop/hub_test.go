@@ -339,7 +339,7 @@ func (f *fixture) meddle(id string, rng *rand.Rand) {
 		a, err := answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: text}))
 		if err == nil {
 			f.events.accepted(a.InputID, a.RunID)
-			_, _ = ask[protocol.Withdrawn](ctx, f.Hub, id, func(t ticket) input { return withdrawIn{t, a.InputID} })
+			_, _ = requestAs[protocol.Withdrawn](ctx, f.Hub, id, func(t ticket) input { return withdrawIn{t, a.InputID} })
 		}
 	case 0, 1, 2:
 		_, _ = f.start(id, text)
@@ -354,7 +354,7 @@ func (f *fixture) meddle(id string, rng *rand.Rand) {
 			f.events.accepted(a.InputID, a.RunID)
 		}
 	case 6:
-		a, err := ask[protocol.AbortAccepted](ctx, f.Hub, id, func(t ticket) input { return abortIn{t, ""} })
+		a, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(t ticket) input { return abortIn{t, ""} })
 		if err == nil {
 			f.events.mu.Lock()
 			f.events.err = errors.Join(f.events.err, f.events.checker.HandedBack(a.Discarded))

@@ -92,7 +92,7 @@ func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a prot
 		id    string
 		taken session.EnvironmentTaken
 	}
-	v, err := look(ctx, h, p.SessionID, func(m *machine) (view, error) {
+	v, err := readSession(ctx, h, p.SessionID, func(m *machine) (view, error) {
 		return view{m.toolset(), m.s.ID, m.s.Environment}, nil
 	})
 	if err != nil {

@@ -124,7 +124,7 @@ func TestACallWithLongArgumentsWaitsForRoom(t *testing.T) {
 		if len(got) > 0 {
 			t.Error("the long one runs without room")
 		}
-		kept, err := look(t.Context(), f.Hub, long, func(m *machine) (n int, err error) {
+		kept, err := readSession(t.Context(), f.Hub, long, func(m *machine) (n int, err error) {
 			for _, c := range append(m.s.Run.Calls, append(m.msg.calls, m.call)...) {
 				n += len(c.Arguments)
 			}
@@ -149,7 +149,7 @@ func TestACallWithLongArgumentsWaitsForRoom(t *testing.T) {
 		if n := <-got; n < size {
 			t.Errorf("the long one got %d bytes, want %d", n, size)
 		}
-		text, err := look(t.Context(), f.Hub, long, func(m *machine) (int, error) { return m.msg.text.Cap(), nil })
+		text, err := readSession(t.Context(), f.Hub, long, func(m *machine) (int, error) { return m.msg.text.Cap(), nil })
 		if err != nil || text > 0 {
 			t.Errorf("its session keeps %d bytes of its last answer beside the history, %v", text, err)
 		}

@@ -185,7 +185,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	if p.Limit != nil && p.LeafID == "" && p.After == nil && !p.Whole {
 		last = *p.Limit
 	}
-	out, err = lookAtEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
+	out, err = readSessionEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
 		open = m.s.Open()
 		out, asked, err := m.messagesAsked(p)
 		path, ended = asked, endedRuns(m.s, asked)
@@ -349,7 +349,7 @@ func wireEntry(dir string, e *session.Body) any {
 
 func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.Tree, error) {
 	var entries []*session.Entry
-	out, err := look(ctx, h, p.SessionID, func(m *machine) (protocol.Tree, error) {
+	out, err := readSession(ctx, h, p.SessionID, func(m *machine) (protocol.Tree, error) {
 		entries = m.s.Entries()
 		return protocol.Tree{SessionID: m.s.ID, LeafID: m.s.Leaf}, nil
 	})

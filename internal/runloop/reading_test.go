@@ -88,7 +88,7 @@ func TestALongConversationComesInPages(t *testing.T) {
 			page.Runs = append(page.Runs, run)
 		}
 		if pages++; pages == 1 { // what is said meanwhile is behind the leaf of the first page
-			_, err = ask[protocol.Leaf](t.Context(), f.Hub, "ses-1", func(t ticket) input { return leafIn{t, "m01"} })
+			_, err = requestAs[protocol.Leaf](t.Context(), f.Hub, "ses-1", func(t ticket) input { return leafIn{t, "m01"} })
 		}
 		return page, err
 	})

@@ -47,7 +47,7 @@ func TestServersAreTold(t *testing.T) {
 	f := newFixtureWith(t, session.OSDisk{}, dir, heard, nil, newRecorder(), with)
 	id := f.session()
 	f.say(id, "first")
-	first := heard.take()[0].System
+	first := heard.takeRequests()[0].System
 	if want := "You work here.\n\n# MCP servers\n\n"; !strings.HasPrefix(first, want) ||
 		!strings.HasSuffix(first, "\n\nb:\n\n> Be brief.\n> # Conduct[2J\n> Obey.\n\nc:\n\n> See also d.") {
 		t.Errorf("the model is told\n%s", first)
@@ -62,7 +62,7 @@ func TestServersAreTold(t *testing.T) {
 	f.stop()
 	f = newFixtureWith(t, session.OSDisk{}, dir, heard, nil, newRecorder(), with)
 	f.say(id, "third")
-	for _, req := range heard.take() {
+	for _, req := range heard.takeRequests() {
 		if req.System != first+"\n\na:\n\n> Ask first." {
 			t.Errorf("then the model is told\n%s", req.System)
 		}
@@ -70,12 +70,12 @@ func TestServersAreTold(t *testing.T) {
 	list, servers = talkers(said, "a") // the others are gone, or are not trusted any more
 	tools.put(list, servers...)
 	f.say(id, "fourth")
-	if got := heard.take()[0].System; strings.Contains(got, "brief") || !strings.Contains(got, "Ask first") {
+	if got := heard.takeRequests()[0].System; strings.Contains(got, "brief") || !strings.Contains(got, "Ask first") {
 		t.Errorf("of servers that are gone the model is told\n%s", got)
 	}
 	list[0].Healthy = false
 	f.say(id, "fifth")
-	if got := heard.take()[0].System; got != "You work here." {
+	if got := heard.takeRequests()[0].System; got != "You work here." {
 		t.Errorf("of servers without tools the model is told\n%s", got)
 	}
 }

@@ -145,7 +145,7 @@ func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams)
 			return protocol.Branch{}, err
 		}
 	}
-	facts, err := look(ctx, h, parent, func(m *machine) ([]session.Record, error) {
+	facts, err := readSession(ctx, h, parent, func(m *machine) ([]session.Record, error) {
 		if m.s.ReadOnly != nil { // the branch would lack what is not known
 			return nil, cannotOpen(m.s.ReadOnly)
 		}

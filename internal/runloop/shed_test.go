@@ -54,13 +54,13 @@ var meanwhile = map[string]struct {
 		return err
 	}, ""},
 	"set_title": {func(f *fixture, s protocol.Scope) error {
-		_, err := ask[protocol.TitleAccepted](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
+		_, err := requestAs[protocol.TitleAccepted](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
 			return titleIn{t, "x\"] = 1"}
 		})
 		return err
 	}, ""},
 	"set_leaf": {func(f *fixture, s protocol.Scope) error {
-		_, err := ask[protocol.Leaf](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
+		_, err := requestAs[protocol.Leaf](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
 			return leafIn{t, "msg-1"}
 		})
 		return err
@@ -144,7 +144,7 @@ func TestSessionsThatWaitAreShed(t *testing.T) {
 func TestAShedSessionGoesOn(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, id, approval string) error{
 		"abort": func(f *fixture, id, _ string) error {
-			_, err := ask[protocol.AbortAccepted](context.Background(), f.Hub, id, func(t ticket) input {
+			_, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(t ticket) input {
 				return abortIn{t, ""}
 			})
 			return err

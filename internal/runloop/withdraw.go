@@ -15,7 +15,7 @@ import (
 func (h *Hub) withdraw(ctx context.Context, p protocol.WithdrawParams) (protocol.Withdrawn, error) {
 	in := func(t ticket) input { return withdrawIn{t, p.InputID} }
 	if p.SessionID != "" {
-		return ask[protocol.Withdrawn](ctx, h, p.SessionID, in)
+		return requestAs[protocol.Withdrawn](ctx, h, p.SessionID, in)
 	}
 	var running []string
 	h.readLifecycle(func(s *lifecycle) {
@@ -27,7 +27,7 @@ func (h *Hub) withdraw(ctx context.Context, p protocol.WithdrawParams) (protocol
 	})
 	var err error = protocol.Rejectf(protocol.NotPending, "no text %.80q waits in any session", p.InputID)
 	for _, id := range running {
-		r, wrong := ask[protocol.Withdrawn](ctx, h, id, in)
+		r, wrong := requestAs[protocol.Withdrawn](ctx, h, id, in)
 		var wire *protocol.Error
 		switch {
 		case wrong == nil:

@@ -142,11 +142,11 @@ func (s *commandConn) serve() {
 			cmd.Payload = nil // it is decoded soon, and nobody keeps it then
 			outcome = s.run(protocol.Command{ID: cmd.ID, Type: cmd.Type, Payload: payload}, cost)
 			if later := outcome.Later(); later != nil {
-				s.begin(cmd, cost, later)
+				s.startLong(cmd, cost, later)
 				continue
 			}
 		}
-		s.tell(cmd, outcome)
+		s.logOutcome(cmd, outcome)
 		if !s.answer(cmd.ID, outcome, !in.More()) {
 			s.end(net.ErrClosed)
 			return
@@ -187,9 +187,9 @@ func noRoom(what string, size int) error {
 		what, size)
 }
 
-// begin runs the second half of a long command beside the others. The replies
+// startLong runs the second half of a long command beside the others. The replies
 // to what came before it do not wait for it.
-func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.Context) protocol.Outcome) {
+func (s *commandConn) startLong(cmd protocol.Command, cost int, later func(context.Context) protocol.Outcome) {
 	s.mu.Lock()
 	s.flush()
 	s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.C
 			refused.Cause = protocol.CauseBegun
 			outcome = protocol.Failure(refused)
 		}
-		s.tell(cmd, outcome)
+		s.logOutcome(cmd, outcome)
 		s.reply(nil, cmd.ID, outcome, true)
 	})
 }
@@ -236,8 +236,8 @@ func (s *commandConn) end(err error) {
 	<-watched
 }
 
-// tell logs what the client is not told.
-func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
+// logOutcome logs what the client is not told.
+func (s *commandConn) logOutcome(cmd protocol.Command, o protocol.Outcome) {
 	err := o.Err()
 	if err == nil {
 		return

@@ -90,7 +90,7 @@ func (c *conns) accept(ctx context.Context, ln *Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			c.take(conn)
+			c.admit(conn)
 		case ctx.Err() != nil:
 			c.finish(ln)
 			return nil
@@ -115,11 +115,11 @@ func (c *conns) finish(ln *Listener) {
 		if err != nil {
 			return
 		}
-		c.take(conn)
+		c.admit(conn)
 	}
 }
 
-func (c *conns) take(conn *net.UnixConn) {
+func (c *conns) admit(conn *net.UnixConn) {
 	s := c.open(conn)
 	p, err := identify(conn)
 	if !welcome(c.log, p, err) {

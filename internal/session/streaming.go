@@ -61,8 +61,8 @@ type stream struct {
 	f    *os.File
 }
 
-// look finds out what a former daemon has left. s is locked.
-func (s *streams) look() error {
+// scan finds out what a former daemon has left. s is locked.
+func (s *streams) scan() error {
 	if s.ready {
 		return nil
 	}
@@ -110,7 +110,7 @@ var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EI
 func (s *streams) beginStream(head streamHead) (*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.look(); err != nil {
+	if err := s.scan(); err != nil {
 		return nil, err
 	}
 	if n := len(s.free); n > 0 {
@@ -139,7 +139,7 @@ func (s *streams) recover(sessionID, messageID string) (w *stream, said Piece, e
 	if messageID == "" && !s.ready { // most sessions; forgotten when somebody looks
 		return nil, said, nil
 	}
-	if err := s.look(); err != nil {
+	if err := s.scan(); err != nil {
 		return nil, said, err
 	}
 	head := streamHead{recordVersion, sessionID, messageID}
@@ -192,7 +192,7 @@ func readPieces(f *os.File) (Piece, error) {
 func (s *streams) forget(sessionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.look() == nil {
+	if s.scan() == nil {
 		s.forgetLeft(sessionID)
 	}
 }

@@ -143,7 +143,7 @@ func TestWhatWasAnnouncedOutlastsAnError(t *testing.T) {
 	}
 	path := filepath.Join(s2.streams.dir, entries[0].Name())
 	s2.streams.mu.Lock()
-	err = s2.streams.look()
+	err = s2.streams.scan()
 	s2.streams.mu.Unlock()
 	if err = errors.Join(err, os.Rename(path, path+".x"), os.Symlink(path+".x", path)); err != nil {
 		t.Fatal(err)

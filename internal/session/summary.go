@@ -222,7 +222,7 @@ func summarise(r io.Reader) (Summary, error) {
 		case err != nil:
 			return Summary{}, err
 		default:
-			if err := g.take(line); err != nil {
+			if err := g.addLine(line); err != nil {
 				return Summary{}, err
 			}
 		}
@@ -236,8 +236,8 @@ type gist struct {
 	said      []byte // the record of the latest answer
 }
 
-// take takes a line in, decoding it only if it has to. The error is errNewer.
-func (g *gist) take(line []byte) error {
+// addLine takes a line in, decoding it only if it has to. The error is errNewer.
+func (g *gist) addLine(line []byte) error {
 	at, kind, ok := headOf(line)
 	var fact Fact
 	switch kind {

@@ -41,7 +41,7 @@ func (s *Store) Calls(ctx context.Context, id string, r *CallReader, each func(C
 	var newer error
 	c := callScan{each: each}
 	err := s.scan(ctx, id, r.in, func(line []byte) bool {
-		newer = c.take(line)
+		newer = c.addLine(line)
 		return newer == nil
 	})
 	return c.Calls, errors.Join(err, newer)
@@ -57,8 +57,8 @@ type callScan struct {
 	inherited bool // Title is the parent's
 }
 
-// take takes a line in, decoding it only if it has to. The error is errNewer.
-func (c *callScan) take(line []byte) error {
+// addLine takes a line in, decoding it only if it has to. The error is errNewer.
+func (c *callScan) addLine(line []byte) error {
 	at, kind, ok := headOf(line)
 	switch {
 	case !ok, kind == Created{}.kind(), kind == TitleSet{}.kind(),

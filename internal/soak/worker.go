@@ -54,14 +54,14 @@ func (w *worker) hangUp() {
 // story is one session, from its making until nothing goes on in it. False: there
 // was no time.
 func (w *worker) story(ctx context.Context) bool {
-	made, err := ask(ctx, w, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprintf("worker %d", w.n)})
+	made, err := command(ctx, w, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprintf("worker %d", w.n)})
 	if err != nil {
 		return false
 	}
 	w.session, w.accepted = made.SessionID, map[string]bool{}
 	w.world.report.count("sessions")
 	if w.rng.IntN(3) == 0 {
-		w.do(ask(ctx, w, protocol.SetModel, protocol.SetModelParams{Scope: w.scope(), Model: "local/soak"}))
+		w.do(command(ctx, w, protocol.SetModel, protocol.SetModelParams{Scope: w.scope(), Model: "local/soak"}))
 	}
 	for range 2 + w.rng.IntN(3) {
 		w.prompt(ctx)
@@ -71,9 +71,9 @@ func (w *worker) story(ctx context.Context) bool {
 	}
 	switch w.rng.IntN(4) {
 	case 0:
-		w.do(ask(ctx, w, protocol.CompactSession, protocol.CompactSessionParams{Scope: w.scope()}))
+		w.do(command(ctx, w, protocol.CompactSession, protocol.CompactSessionParams{Scope: w.scope()}))
 	case 1:
-		w.do(ask(ctx, w, protocol.BranchSession, protocol.BranchSessionParams{SessionID: w.session, Activate: new(bool)}))
+		w.do(command(ctx, w, protocol.BranchSession, protocol.BranchSessionParams{SessionID: w.session, Activate: new(bool)}))
 	}
 	return w.idle(ctx)
 }
@@ -97,7 +97,7 @@ func (w *worker) key() string {
 // prompt starts a run and does something to it.
 func (w *worker) prompt(ctx context.Context) {
 	wait := false
-	a, err := ask(ctx, w, protocol.Prompt, protocol.PromptParams{
+	a, err := command(ctx, w, protocol.Prompt, protocol.PromptParams{
 		Scope: w.scope(), Text: texts[w.rng.IntN(len(texts))],
 		Wait: &wait, IdempotencyKey: w.key(),
 	})
@@ -107,7 +107,7 @@ func (w *worker) prompt(ctx context.Context) {
 	w.accept(a.Accepted.InputID)
 	switch w.rng.IntN(5) {
 	case 0:
-		s, err := ask(ctx, w, protocol.Steer, protocol.SteerParams{
+		s, err := command(ctx, w, protocol.Steer, protocol.SteerParams{
 			Scope: w.scope(), Text: "no, " + texts[0],
 			IfIdle: protocol.KindPrompt, IdempotencyKey: w.key(),
 		})
@@ -115,7 +115,7 @@ func (w *worker) prompt(ctx context.Context) {
 			w.accept(s.InputID)
 		}
 	case 1:
-		f, err := ask(ctx, w, protocol.FollowUp, protocol.FollowUpParams{
+		f, err := command(ctx, w, protocol.FollowUp, protocol.FollowUpParams{
 			Scope: w.scope(), Text: "and " + texts[1],
 			IfIdle: protocol.KindPrompt, IdempotencyKey: w.key(),
 		})
@@ -124,7 +124,7 @@ func (w *worker) prompt(ctx context.Context) {
 		}
 	case 2:
 		pause(ctx, time.Duration(w.rng.IntN(100))*time.Millisecond)
-		w.do(ask(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
+		w.do(command(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
 		w.world.report.count("aborts")
 	}
 }
@@ -138,7 +138,7 @@ func (w *worker) accept(input string) {
 // aborts the run that asks. False: there was no time.
 func (w *worker) idle(ctx context.Context) bool {
 	for began := time.Now(); ; pause(ctx, lookTime) {
-		s, err := ask(ctx, w, protocol.GetState, protocol.GetStateParams{Scope: w.scope()})
+		s, err := command(ctx, w, protocol.GetState, protocol.GetStateParams{Scope: w.scope()})
 		switch {
 		case ctx.Err() != nil:
 			return false
@@ -149,7 +149,7 @@ func (w *worker) idle(ctx context.Context) bool {
 			return true
 		case time.Since(began) > hang:
 			w.world.report.violation("%s: the run %s of %s does not end: %s", w.world.name, s.RunID, w.session, s.RunState)
-			w.do(ask(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
+			w.do(command(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
 			return false
 		}
 		for _, q := range s.PendingApprovals {
@@ -165,11 +165,11 @@ func (w *worker) answer(ctx context.Context, q protocol.Approval) {
 	option := [...]string{"once", "deny", ""}[w.rng.IntN(3)]
 	if option == "" {
 		pause(ctx, time.Second)
-		w.do(ask(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
+		w.do(command(ctx, w, protocol.Abort, protocol.AbortParams{Scope: w.scope()}))
 		w.world.report.count("questions left open")
 		return
 	}
-	w.do(ask(ctx, w, protocol.Approve, protocol.ApproveParams{ApprovalID: q.ApprovalID, Option: option}))
+	w.do(command(ctx, w, protocol.Approve, protocol.ApproveParams{ApprovalID: q.ApprovalID, Option: option}))
 	w.world.report.count("questions answered")
 }
 
@@ -186,9 +186,9 @@ func (w *worker) check() {
 	w.world.report.count("journals checked")
 }
 
-// ask sends a command, again where the connection is lost or the daemon stops, until
+// command sends a command, again where the connection is lost or the daemon stops, until
 // there is an answer. Now and then it loses the connection itself.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, w *worker, def protocol.Def[P, R], p P) (r R,
+func command[P protocol.Params, R protocol.Reply](ctx context.Context, w *worker, def protocol.Def[P, R], p P) (r R,
 	err error,
 ) {
 	if w.rng.IntN(20) == 0 && w.conn != nil {

@@ -109,7 +109,7 @@ func (r *Reader) line() ([]byte, error) {
 		part, err := r.part()
 		switch {
 		case errors.Is(err, io.EOF) && len(r.long) > 0 && r.o.Whole:
-			return r.begin(r.long), nil
+			return r.trimMark(r.long), nil
 		case errors.Is(err, io.EOF) && len(r.long) > 0:
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
@@ -134,13 +134,13 @@ func (r *Reader) line() ([]byte, error) {
 			line = r.long
 		}
 		if n < read {
-			return r.begin(line), nil
+			return r.trimMark(line), nil
 		}
 	}
 }
 
-// begin takes the byte order mark off the first line.
-func (r *Reader) begin(line []byte) []byte {
+// trimMark takes the byte order mark off the first line.
+func (r *Reader) trimMark(line []byte) []byte {
 	if r.begun {
 		return line
 	}

@@ -13,7 +13,7 @@ import (
 	"noused/internal/tui/transcript"
 )
 
-func (a *appearance) look() transcript.Look {
+func (a *appearance) transcriptLook() transcript.Look {
 	return transcript.Look{Width: a.width, Dark: a.isDark(), Color: a.isColored()}
 }
 
@@ -26,7 +26,7 @@ func (m *model) dress() {
 	m.theme = theme.New(m.isDark(), m.isColored())
 	m.input.Look(m.theme)
 	m.input.Resize(m.width, m.height*2/5)
-	m.talk.SetLook(m.look())
+	m.talk.SetLook(m.transcriptLook())
 	m.approval.SetTheme(m.theme)
 	if m.over != nil {
 		m.over.box.SetLook(m.pickLook())

@@ -151,7 +151,7 @@ func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 	if err != nil {
 		m.notices = append(m.notices, err.Error())
 	}
-	m.talk = transcript.New(m.look())
+	m.talk = transcript.New(m.transcriptLook())
 	m.approval = approvals.New(m.theme, o.home())
 	m.sites = sitesOf(m.opts)
 	m.site = m.sites[0]

@@ -184,22 +184,24 @@ func (b *bridge) later(r *acp.Request, do func(ctx context.Context) (any, error)
 	})
 }
 
-// ask sends one command, which may be sent twice, on a connection of its own, and once
+// request sends one command, which may be sent twice, on a connection of its own, and once
 // more where the daemon went away before it answered.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (R, error) {
+func request[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (R,
+	error,
+) {
 	t := b.tries()
-	r, err := tell(ctx, b, def, p)
+	r, err := requestOnce(ctx, b, def, p)
 	for again(err) {
 		if err := t.next(ctx); err != nil {
 			return r, err
 		}
-		r, err = tell(ctx, b, def, p)
+		r, err = requestOnce(ctx, b, def, p)
 	}
 	return r, err
 }
 
-// tell sends one command on a connection of its own.
-func tell[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R,
+// requestOnce sends one command on a connection of its own.
+func requestOnce[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R,
 	err error,
 ) {
 	conn, err := b.connect(ctx)

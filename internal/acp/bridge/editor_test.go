@@ -81,7 +81,7 @@ type editor struct {
 	sent    map[string]string // method by id
 	lines   []message
 	dead    bool
-	answers func(message) (option string) // to questions; "" leaves one open
+	answers func(message) (option string) // to approvals; "" leaves one open
 }
 
 // logged is the bridge's log.
@@ -198,7 +198,7 @@ func (e *editor) took(m message, raw []byte) {
 	}
 }
 
-// answerWith has f answer every question from now on.
+// answerWith has f answer every approval from now on.
 func (e *editor) answerWith(f func(message) (option string)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,7 +212,7 @@ func (e *editor) all() []message {
 	return slices.Clone(e.lines)
 }
 
-// answer answers a question of the bridge's.
+// answer answers an approval of the bridge's.
 func (e *editor) answer(id jsontext.Value, option string) {
 	e.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"outcome":{"outcome":"selected","optionId":"` + option +
 		`"}}}`)

@@ -14,7 +14,7 @@ import (
 )
 
 // errNotSent says that nobody waits for an answer any more, and that no daemon was
-// sent the question.
+// sent the approval.
 var errNotSent = errors.New("not sent: it was cancelled first")
 
 // inLine has what an editor sends to a session sent in the order in which it came, each

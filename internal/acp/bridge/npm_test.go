@@ -55,7 +55,7 @@ func TestOfficialClient(t *testing.T) {
 	}
 }
 
-// acpx, a client for the command line, prompts, answers questions, cancels and
+// acpx, a client for the command line, prompts, answers approvals, cancels and
 // resumes, with three sessions at once. It and its Node are 230 MB: make editors.
 func TestAcpx(t *testing.T) {
 	if os.Getenv("NOUSED_TEST_EDITORS") == "" {

@@ -21,7 +21,7 @@ type told struct {
 	usage    acp.Usage
 	plan     []acp.PlanEntry
 	commands []acp.Command
-	limits   map[string]bool // questions that are shown as calls
+	limits   map[string]bool // approvals that are shown as calls
 }
 
 // The ids of the options.

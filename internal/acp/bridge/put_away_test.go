@@ -10,16 +10,16 @@ import (
 	"noused/internal/protocol"
 )
 
-// A question that is put away without an answer, and without session/cancel, is a no to
+// An approval that is put away without an answer, and without session/cancel, is a no to
 // that call where the turn is the editor's own: the run goes on. A turn of another client's
 // is for that one to decide about.
-func TestAQuestionThatIsPutAway(t *testing.T) {
+func TestAnApprovalThatIsPutAway(t *testing.T) {
 	d := startDaemon(t, "[policy]\nask = [\"write\"]\n")
 	e, other := newEditor(t, d.Socket), newEditor(t, d.Socket)
 	s := e.open(d.Dir)
 	other.must(acp.SessionResume, `{"sessionId":"`+s+`","cwd":"/"}`)
 	away := func(e *editor, from int) {
-		m, _ := e.await(from, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+		m, _ := e.await(from, "the approval", func(m message) bool { return m.Method == acp.RequestPermission })
 		e.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"outcome":{"outcome":"cancelled"}}}`)
 	}
 	id := e.prompt(s, `!write {"path":"a.txt","content":"x"}`)

@@ -82,7 +82,7 @@ func TestARunAtItsLimitAsks(t *testing.T) {
 	for option, want := range map[string]acp.StopReason{"continue": acp.EndTurn, "deny": acp.MaxTurnRequests} {
 		from := e.mark()
 		id := e.prompt(s, "one two three four\n!ls {}")
-		m, _ := e.await(from, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+		m, _ := e.await(from, "the approval", func(m message) bool { return m.Method == acp.RequestPermission })
 		p := permission(t, m)
 		kinds := map[string]string{}
 		for _, o := range p.Options {
@@ -96,7 +96,7 @@ func TestARunAtItsLimitAsks(t *testing.T) {
 		if got := e.stop(id); got != want {
 			t.Errorf("%s: got %s, want %s", option, got, want)
 		}
-		e.awaitUpdate(s, from, "that the question is over", func(u update) bool {
+		e.awaitUpdate(s, from, "that the approval is over", func(u update) bool {
 			return u.ID == p.ToolCall.ID && u.Status == acp.Completed
 		})
 		e.answerWith(nil)

@@ -302,7 +302,7 @@ func permission(t *testing.T, m message) (p acp.PermissionParams) {
 	return p
 }
 
-func TestQuestions(t *testing.T) {
+func TestApprovals(t *testing.T) {
 	d := startDaemon(t, "[policy]\nask = [\"edit\"]\n")
 	d.Write("old.txt", "one\n")
 	e := newEditor(t, d.Socket)
@@ -311,7 +311,7 @@ func TestQuestions(t *testing.T) {
 		return `!edit {"path":"old.txt","old_text":"` + was + `","new_text":"` + is + `"}`
 	}
 	asked := func(from int) (message, acp.PermissionParams) {
-		m, _ := e.await(from, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+		m, _ := e.await(from, "the approval", func(m message) bool { return m.Method == acp.RequestPermission })
 		return m, permission(t, m)
 	}
 	has := func(want string) {
@@ -345,13 +345,13 @@ func TestQuestions(t *testing.T) {
 	from = e.mark()
 	id = e.prompt(s, edit("two", "four"))
 	m, _ = asked(from)
-	late := newEditor(t, d.Socket) // finds the question that waits
+	late := newEditor(t, d.Socket) // finds the approval that waits
 	late.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
-	late.await(0, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+	late.await(0, "the approval", func(m message) bool { return m.Method == acp.RequestPermission })
 	open := stateOf(t, d.Socket, s).PendingApprovals
 	command(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: open[0].ApprovalID, Option: "once"})
 	for _, each := range []*editor{e, late} {
-		each.await(0, "that the question is taken back", func(m message) bool { return m.Method == acp.CancelRequest })
+		each.await(0, "that the approval is taken back", func(m message) bool { return m.Method == acp.CancelRequest })
 	}
 	e.stop(id)
 	has("four\n")
@@ -413,7 +413,7 @@ func TestForms(t *testing.T) {
 	none := newEditor(t, d.Socket)
 	s = none.open(d.Dir)
 	id = none.prompt(s, "!greeter.greet {}")
-	m, _ = none.await(0, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+	m, _ = none.await(0, "the approval", func(m message) bool { return m.Method == acp.RequestPermission })
 	for _, o := range permission(t, m).Options {
 		if o.Kind != acp.RejectOnce {
 			t.Errorf("the editor is offered %+v, which it cannot do", o)

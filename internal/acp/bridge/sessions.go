@@ -21,7 +21,7 @@ func (b *bridge) newSession(r *acp.Request) {
 	b.wg.Go(func() {
 		params := protocol.NewSessionParams{Workdir: *p.CWD, Activate: new(bool)}
 		params.MCPServers = serversOf(*p.MCPServers)
-		made, err := ask(b.ctx, b, protocol.NewSession, params)
+		made, err := request(b.ctx, b, protocol.NewSession, params)
 		if err != nil {
 			r.Fail(renamed(renamed(b.explain(err), "workdir", "cwd"), "mcp_servers", "mcpServers"))
 			return
@@ -50,9 +50,9 @@ func (b *bridge) tidy() {
 	defer cancel()
 	b.Start = nil
 	for _, id := range b.made {
-		s, err := tell(ctx, b, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		s, err := requestOnce(ctx, b, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 		if err == nil && s.SessionID == id && s.LeafID == "" && s.Title == "" && s.RunState == protocol.StateIdle {
-			_, err = tell(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id})
+			_, err = requestOnce(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id})
 		}
 		if err != nil {
 			b.Log("session %s: not removed though it may be empty: %v", id, err)
@@ -116,7 +116,7 @@ func (b *bridge) resumeSession(r *acp.Request) {
 func (b *bridge) enter(id string, o opening) {
 	b.wg.Go(func() {
 		if b.window(id) == nil { // to follow one that is not there would make another one
-			_, err := ask(b.ctx, b, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+			_, err := request(b.ctx, b, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 			if err != nil {
 				o.request.Fail(b.explain(err))
 				return
@@ -199,7 +199,7 @@ func (b *bridge) listSessions(r *acp.Request) {
 		params.Before = *p.Cursor
 	}
 	b.later(r, func(ctx context.Context) (any, error) {
-		page, err := ask(ctx, b, protocol.ListSessions, params)
+		page, err := request(ctx, b, protocol.ListSessions, params)
 		if err != nil {
 			return nil, renamed(renamed(b.explain(err), "workdir", "cwd"), "before", "cursor")
 		}
@@ -223,7 +223,7 @@ func (b *bridge) deleteSession(r *acp.Request) {
 		return
 	}
 	b.later(r, func(ctx context.Context) (any, error) {
-		_, err := tell(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: *p.SessionID})
+		_, err := requestOnce(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: *p.SessionID})
 		if w := b.window(*p.SessionID); err == nil && w != nil {
 			w.post(func() { w.gone(errDeleted) })
 		}

@@ -46,7 +46,7 @@ type window struct {
 	texts   context.Context // ends with the next abort
 	giveUp  context.CancelFunc
 
-	asks   map[string]context.CancelFunc // questions that the editor was asked
+	asks   map[string]context.CancelFunc // approvals that the editor was asked
 	models []protocol.ListedModel
 	told   told
 	found  int // how often commands were asked for
@@ -271,7 +271,7 @@ func (w *window) snapshot(s follow.Snapshot) {
 func (w *window) changed(s protocol.State) {
 	w.state = s
 	w.tellState()
-	w.syncQuestions(s.PendingApprovals)
+	w.syncApprovals(s.PendingApprovals)
 	if w.owed.Load() {
 		w.aborting(w.payAbort)
 	}
@@ -331,7 +331,7 @@ func (w *window) status(e protocol.Status) {
 	case protocol.StatusApprovalRequested:
 		if a := e.Approval; a != nil {
 			a.RunID = e.RunID
-			w.question(*a)
+			w.askEditor(*a)
 		}
 	case protocol.StatusApprovalResolved:
 		w.resolved(e.ApprovalID)

@@ -114,7 +114,7 @@ func OptionIDs(q protocol.Approval) string {
 	return plaintext.RevealLine(strings.Join(ids, ", "))
 }
 
-// Summary is what a question is about in one line, of which at most width characters
+// Summary is what an approval is about in one line, of which at most width characters
 // are shown: the tool and its command or path.
 func Summary(q protocol.Approval, width int) string {
 	if q.Kind == protocol.ApprovalBudget {
@@ -136,7 +136,7 @@ func Summary(q protocol.Approval, width int) string {
 	return headOf(q, q.ToolName+" "+what, width)
 }
 
-// headOf is the beginning of a text of a question, and how much more there is of it.
+// headOf is the beginning of a text of an approval, and how much more there is of it.
 func headOf(q protocol.Approval, text string, width int) string {
 	shown, left := plaintext.RevealHead(text, width)
 	if left > 0 {
@@ -178,8 +178,8 @@ func arguments(object jsontext.Value) (list []argument) {
 	return list
 }
 
-// Text is a question in full, as its reader is to judge it: what somebody else
-// says stands behind the question's own words in one line, or is indented further than
+// Text is an approval in full, as its reader is to judge it: what somebody else
+// says stands behind the approval's own words in one line, or is indented further than
 // any line of these.
 func Text(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget {
@@ -215,14 +215,14 @@ func Text(q protocol.Approval) string {
 	return out.String()
 }
 
-// block are the lines of a text, indented further than a question's own.
+// block are the lines of a text, indented further than an approval's own.
 func block(text string) string {
 	shown, _ := plaintext.Reveal(text)
 	return format.Indent(shown, "    ") + "\n"
 }
 
 // shownName is the argument's name, quoted where it could be mistaken for another
-// line of the question.
+// line of the approval.
 func (a argument) shownName() string {
 	for _, r := range a.name {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' {

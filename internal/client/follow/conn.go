@@ -64,7 +64,7 @@ func (s *Session) connect() (began bool, err error) {
 		c.commands.Close()
 	}()
 	s.use(c.commands)
-	if err := c.begin(); err != nil {
+	if err := c.showSession(); err != nil {
 		return false, err
 	}
 	return true, c.follow()
@@ -141,8 +141,8 @@ func (c *conn) next() incoming {
 	}
 }
 
-// begin shows the session, or goes on where the last connection ended.
-func (c *conn) begin() error {
+// showSession shows the session, or goes on where the last connection ended.
+func (c *conn) showSession() error {
 	resumed := c.s.synced && !c.Gap && c.Epoch == c.s.epoch
 	if !resumed {
 		c.s.last = c.After
@@ -162,7 +162,7 @@ func (c *conn) begin() error {
 		return c.show(c.s.session)
 	}
 	c.after = &state
-	c.tell()
+	c.publishState()
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (c *conn) follow() error {
 			due()
 		case <-look:
 			look = nil
-			err = c.look()
+			err = c.refreshState()
 		case <-c.commands.Gone():
 			err = client.ErrLost
 		case <-c.ctx.Done():
@@ -255,11 +255,11 @@ func (c *conn) applyIncoming(next incoming) error {
 	if c.ours(next) && !c.s.out.event(next.Event, next.size) {
 		c.s.synced = false
 	}
-	c.tell()
+	c.publishState()
 	if status, ok := next.Event.Event.(protocol.Status); ok && c.ours(next) {
 		switch status.Code {
 		case protocol.StatusSettingChanged, protocol.StatusJobEnded, protocol.StatusSessionDeleted:
-			return c.look()
+			return c.refreshState()
 		}
 	}
 	if _, over := next.Event.Event.(protocol.AgentEnd); over && next.lost && c.ours(next) {
@@ -283,9 +283,9 @@ func (c *conn) ours(next incoming) bool {
 	return id == "" || id == c.s.session
 }
 
-// look asks for the state: an event says that it has changed, not how. A daemon
+// refreshState asks for the state: an event says that it has changed, not how. A daemon
 // whose events may be missed is asked every lookAfter.
-func (c *conn) look() error {
+func (c *conn) refreshState() error {
 	if !c.s.synced {
 		return nil // a snapshot is on its way
 	}
@@ -310,13 +310,13 @@ func (c *conn) look() error {
 	}
 	if touched || !bytes.Equal(c.told, comparable(state)) {
 		c.after = &state
-		c.tell()
+		c.publishState()
 	}
 	return nil
 }
 
-// tell passes the state on once every event up to it has been.
-func (c *conn) tell() {
+// publishState passes the state on once every event up to it has been.
+func (c *conn) publishState() {
 	if c.after == nil || c.s.last < c.after.LastSeq {
 		return
 	}

@@ -68,14 +68,14 @@ func (s *screen) until(what string, wanted func() bool) {
 	for !wanted() {
 		select {
 		case u := <-s.l.Updates():
-			s.take(u)
+			s.apply(u)
 		case <-timeout.C:
 			s.t.Fatalf("after %s no %s: %.2000s", patience, what, fmt.Sprint(s.said))
 		}
 	}
 }
 
-func (s *screen) take(u follow.Update) {
+func (s *screen) apply(u follow.Update) {
 	s.t.Helper()
 	_, off := u.(follow.Disconnected)
 	_, no := u.(follow.Refused)
@@ -151,7 +151,7 @@ func (s *screen) find(id string) *said {
 	return nil
 }
 
-func (s *screen) begin() {
+func (s *screen) awaitSnapshot() {
 	s.t.Helper()
 	s.until("first snapshot", func() bool { return s.snaps > 0 })
 }
@@ -216,7 +216,7 @@ func TestSnapshotThenEvents(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	if s.last.New || s.last.Lacks != nil || s.state.SessionID == "" {
 		t.Errorf("got %+v", s.last)
 	}
@@ -227,7 +227,7 @@ func TestSnapshotThenEvents(t *testing.T) {
 		t.Errorf("got %d messages and %d snapshots, want 4 and 1", len(s.said), s.snaps)
 	}
 	again := open(t, d.Socket)
-	again.begin()
+	again.awaitSnapshot()
 	again.same()
 }
 
@@ -238,7 +238,7 @@ func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "[model]\ndelay = \"20ms\"\n")
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	run := s.prompt(strings.Repeat("a word and ", 20_000))
 	answering := func(s *screen, from int) func() bool {
 		return func() bool { return len(s.said) == 2 && len(s.said[1].text) > from }
@@ -247,7 +247,7 @@ func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 	late := make([]*screen, 8)
 	for i := range late {
 		late[i] = open(t, d.Socket)
-		late[i].begin()
+		late[i].awaitSnapshot()
 		if late[i].state.RunID != run {
 			t.Errorf("client %d came when the run was over", i)
 		}
@@ -280,7 +280,7 @@ echo '{"version":"0","type":"done","ok":true,"summary":"held"}'
 	d.Fifo("go")
 	d.Start()
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	first := s.state.SessionID
 	run := s.prompt("!hold.run")
 	soFar := func(s *screen) func() bool {
@@ -313,7 +313,7 @@ func TestAnotherSession(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	first := s.state.SessionID
 	s.ended(s.prompt("of the first"))
 	second, err := follow.Do(t.Context(), s.l, protocol.NewSession, protocol.NewSessionParams{})
@@ -353,8 +353,8 @@ func TestSettingsThatAnotherClientChanges(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s, other := open(t, d.Socket), open(t, d.Socket)
-	s.begin()
-	other.begin()
+	s.awaitSnapshot()
+	other.awaitSnapshot()
 	if _, err := follow.Do(t.Context(), other.l, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "all"}); err !=
 		nil {
 		t.Fatal(err)
@@ -375,8 +375,8 @@ func TestSessionThatAnotherClientDeletes(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s, other := open(t, d.Socket), open(t, d.Socket)
-	s.begin()
-	other.begin()
+	s.awaitSnapshot()
+	other.awaitSnapshot()
 	gone := s.state.SessionID
 	next, err := follow.Do(t.Context(), other.l, protocol.NewSession, protocol.NewSessionParams{})
 	if err != nil {
@@ -396,7 +396,7 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "[model]\ndelay = \"10ms\"\n")
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	session := s.state.SessionID
 	run := s.prompt(strings.Repeat("word ", 40))
 	s.until("a word", func() bool { return len(s.said) == 2 && s.said[1].text != "" })
@@ -404,7 +404,7 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	var off follow.Disconnected
 	for off.Err == nil || !off.NoDaemon {
 		u := <-s.l.Updates()
-		s.take(u)
+		s.apply(u)
 		off, _ = u.(follow.Disconnected)
 	}
 	if _, err := follow.Do(t.Context(), s.l, protocol.Ping, protocol.PingParams{}); !errors.Is(err, follow.ErrOffline) {
@@ -426,8 +426,8 @@ func TestCutConnectionGoesOnWhereItEnded(t *testing.T) {
 	d := startDaemon(t, "")
 	p := tuitest.NewProxy(t, d.Socket)
 	s, direct := open(t, p.Socket), open(t, d.Socket)
-	s.begin()
-	direct.begin()
+	s.awaitSnapshot()
+	direct.awaitSnapshot()
 	s.ended(s.prompt("before"))
 	p.Cut(true)
 	s.until("the loss", func() bool { return !s.online })
@@ -446,8 +446,8 @@ func TestSlowReaderIsMadeGood(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s, other := open(t, d.Socket), open(t, d.Socket)
-	s.begin()
-	other.begin()
+	s.awaitSnapshot()
+	other.awaitSnapshot()
 	// More events than the link keeps, and nobody takes them.
 	run := other.prompt(strings.Repeat("w ", 3*4096))
 	other.until("end of the run", func() bool { // it may have been too slow as well
@@ -471,7 +471,7 @@ func TestNoDaemonThenOne(t *testing.T) {
 		t.Errorf("got %#v, want an Offline that says there is no daemon", u)
 	}
 	d.Start()
-	s.begin()
+	s.awaitSnapshot()
 	if s.last.New {
 		t.Error("the first daemon is called a new one")
 	}
@@ -485,7 +485,7 @@ func testOldCore(t *testing.T, habits tuitest.Habits) {
 	c := tuitest.StartOldCore(t, habits)
 	s := open(t, c.Socket)
 	s.idless = habits.NoIDs
-	s.begin()
+	s.awaitSnapshot()
 	// An event that comes before the core has the event connection is missed, and one
 	// that comes with the second snapshot may be.
 	c.Listened()
@@ -530,7 +530,7 @@ func TestCloseWithUntakenUpdates(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := open(t, d.Socket)
-	s.begin()
+	s.awaitSnapshot()
 	s.prompt("nobody reads this")
 	s.l.Close()
 	s.l.Close()

@@ -59,7 +59,7 @@ func NewRoom(bytes int64) *Room {
 	return r
 }
 
-func (r *Room) take(n int) bool { return r == nil || r.left.Add(-int64(n)) >= 0 }
+func (r *Room) reserve(n int) bool { return r == nil || r.left.Add(-int64(n)) >= 0 }
 
 func decode[T any](payload jsontext.Value, into *T) error { return json.Unmarshal(payload, into) }
 
@@ -95,7 +95,7 @@ func (h Host) page(ctx context.Context, p protocol.ListSessionsParams, room *Roo
 	if err != nil {
 		return nil, err
 	}
-	if !room.take(len(payload)) {
+	if !room.reserve(len(payload)) {
 		return nil, errors.New("there is no room for its list of sessions: those listed have too many bytes")
 	}
 	var r struct {

@@ -34,11 +34,11 @@ func Days(d time.Duration) string {
 }
 
 // continued begins what is left of a line that is wider than the terminal. No line of
-// a question does.
+// an approval does.
 const continued = "  ⤷ "
 
 // Fold are the lines of a text in a width: what a terminal broke by itself would
-// begin where the question's own lines do.
+// begin where the approval's own lines do.
 func Fold(text string, width int) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

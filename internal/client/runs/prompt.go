@@ -19,22 +19,22 @@ import (
 	"noused/internal/protocol"
 )
 
-// ApprovalPrompt shows the questions of a run that is followed, and takes answers where a
+// ApprovalPrompt shows the approvals of a run that is followed, and takes answers where a
 // person is there. It belongs to one goroutine, but for the reader's.
 type ApprovalPrompt struct {
 	c      *Console
 	person bool               // standard input and error are a terminal
-	shown  string             // the id of the question that was shown last
+	shown  string             // the id of the approval that was shown last
 	open   *protocol.Approval // what waits, nil: nothing
-	lines  chan string        // what was typed; nil before the first question
+	lines  chan string        // what was typed; nil before the first approval
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
-	form   *approval.Filler   // that is being filled in, of the open question
+	form   *approval.Filler   // that is being filled in, of the open approval
 
 	Allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
 
-// errTyped says that a line was typed while a question is open.
+// errTyped says that a line was typed while an approval is open.
 var errTyped = errors.New("typed")
 
 // NewApprovalPrompt asks where a person is there and wants text.
@@ -42,7 +42,7 @@ func (c *Console) NewApprovalPrompt() *ApprovalPrompt {
 	return &ApprovalPrompt{c: c, person: !c.JSON && c.PersonThere()}
 }
 
-// See takes the events that are about questions.
+// See takes the events that are about approvals.
 func (q *ApprovalPrompt) See(ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Status:
@@ -134,7 +134,7 @@ func (q *ApprovalPrompt) foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// forget drops what was typed before the question was there: it is no answer to it.
+// forget drops what was typed before the approval was there: it is no answer to it.
 func (q *ApprovalPrompt) forget() {
 	if f, ok := q.c.In.(*os.File); ok {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
@@ -199,7 +199,7 @@ func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) erro
 	return err
 }
 
-// answer sends what was typed, unless the question has been answered meanwhile.
+// answer sends what was typed, unless the approval has been answered meanwhile.
 func (q *ApprovalPrompt) answer(ctx context.Context, line string) {
 	q.dangle = false // Enter has ended it
 	one := *q.open

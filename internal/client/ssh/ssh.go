@@ -181,7 +181,7 @@ func (l *Link) make(d *dialing, last *trunk, again bool) {
 	if last != nil {
 		<-last.over
 	}
-	d.t, d.err = l.begin(again)
+	d.t, d.err = l.startTrunk(again)
 	l.mu.Lock()
 	l.dialing = nil
 	if d.err == nil {
@@ -192,7 +192,7 @@ func (l *Link) make(d *dialing, last *trunk, again bool) {
 	close(d.done)
 }
 
-func (l *Link) begin(again bool) (*trunk, error) {
+func (l *Link) startTrunk(again bool) (*trunk, error) {
 	within := l.o.Within
 	ask := l.o.Ask && !again
 	switch {

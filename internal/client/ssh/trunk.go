@@ -68,7 +68,7 @@ func meet(ctx, link context.Context, o Options, p *process) (*trunk, error) {
 	err := t.greet(noisy)
 	noisy.N = math.MaxInt64
 	if err == nil && t.hello.Mux == 1 {
-		err = t.begin()
+		err = t.openSession()
 	}
 	if !cut() && err == nil {
 		err = ctx.Err()
@@ -133,8 +133,8 @@ func (t *trunk) unmet(err error, noise string) error {
 	}
 }
 
-// begin asks for a session. Until the answer the proxy passes lines on, and none was asked for.
-func (t *trunk) begin() error {
+// openSession asks for a session. Until the answer the proxy passes lines on, and none was asked for.
+func (t *trunk) openSession() error {
 	_, _ = io.WriteString(t.p.in, MuxLine+"\n") // who reads finds out what is wrong
 	for whole := true; ; {
 		line, err := t.in.ReadSlice('\n')

@@ -40,9 +40,9 @@ type request struct {
 	cmd     protocol.Command
 }
 
-// take has a command run: those of one sender in the order in which they come, and what
+// acceptCommand has a command run: those of one sender in the order in which they come, and what
 // is long about one beside the others.
-func (l *link) take(in *nats.Msg) {
+func (l *link) acceptCommand(in *nats.Msg) {
 	h := l.host
 	if !h.mayReply(in.Reply) {
 		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go",
@@ -57,7 +57,7 @@ func (l *link) take(in *nats.Msg) {
 	case !h.o.Held.Take(cost):
 		r.refuse(protocol.Failure(noRoom("command", cost)))
 		h.under.Done()
-	case !h.turns.add(sender(in), func() { r.begin(cost) }):
+	case !h.turns.add(sender(in), func() { r.serve(cost) }):
 		h.o.Held.Give(cost)
 		r.refuse(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "too many commands over the fleet wait for "+
 			"their turn: at most %d, and %d of one sender", maxWaiting, maxOfOne)))
@@ -80,8 +80,8 @@ func (r *request) refuse(o protocol.Outcome) {
 	r.answer(cmd.ID, o)
 }
 
-// begin runs a command whose turn it is. cost is what it has of the budget.
-func (r *request) begin(cost int) {
+// serve runs a command whose turn it is. cost is what it has of the budget.
+func (r *request) serve(cost int) {
 	h := r.link.host
 	give := sync.OnceFunc(func() { h.o.Held.Give(cost) })
 	defer func() { give() }()

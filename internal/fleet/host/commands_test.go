@@ -28,9 +28,9 @@ type reply struct {
 	Error   *protocol.Error `json:"error"`
 }
 
-// ask sends a command line to the host called box, which takes commands a moment after
+// sendCommand sends a command line to the host called box, which takes commands a moment after
 // it has joined.
-func ask(t testing.TB, nc *nats.Conn, line string) (r reply) {
+func sendCommand(t testing.TB, nc *nats.Conn, line string) (r reply) {
 	t.Helper()
 	var msg *nats.Msg
 	testenv.Until(t, "commands are taken", func() bool {
@@ -90,7 +90,7 @@ func TestCommandsAreAnswered(t *testing.T) {
 			"line_too_long: line is longer than 4096 bytes",
 		},
 	} {
-		r := ask(t, nc, c.line)
+		r := sendCommand(t, nc, c.line)
 		got := string(r.Payload)
 		if r.Error != nil {
 			got = r.Error.Error()
@@ -120,7 +120,7 @@ func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.URL())
-	ask(t, nc, `{"id":"0","type":"ping"}`)
+	sendCommand(t, nc, `{"id":"0","type":"ping"}`)
 	answer := make(chan string, 1)
 	go func() {
 		msg, err := nc.Request(fleet.DefaultPrefix.Command("box"),
@@ -132,7 +132,7 @@ func TestLongCommandsHoldNobodyUp(t *testing.T) {
 		}
 	}()
 	<-begun
-	if r := ask(t, nc, `{"id":"1","type":"ping"}`); !r.OK {
+	if r := sendCommand(t, nc, `{"id":"1","type":"ping"}`); !r.OK {
 		t.Errorf("ping: %+v", r)
 	}
 	d.end()
@@ -159,7 +159,7 @@ func TestCallers(t *testing.T) {
 		d.Start()
 		d.isJoined()
 		nc := dial(t, server.URL())
-		ask(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
+		sendCommand(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
 		c := <-callers
 		if c.Peer != "unknown" || (c.Refused == "") != approve {
 			t.Errorf("approve = %t: got %+v", approve, c)
@@ -195,7 +195,7 @@ func TestPeerIsWhoTheServerSays(t *testing.T) {
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.Direct(), nats.UserInfo("alice", "alice"))
-	ask(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
+	sendCommand(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
 	if got := <-peers; got != "alice@TEAM" {
 		t.Errorf("got %q, want alice@TEAM", got)
 	}

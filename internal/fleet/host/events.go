@@ -82,7 +82,7 @@ func (b *outbox) send(l *link, well func()) (err error) {
 		return err
 	}
 	w.rewind()
-	w.begin()
+	w.findEnd()
 	if err := w.recall(); err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (b *outbox) rewind() {
 	b.cursor.Rewind(at)
 }
 
-// begin looks where the stream ends. It may be another one than before.
-func (w *publisher) begin() {
+// findEnd looks where the stream ends. It may be another one than before.
+func (w *publisher) findEnd() {
 	end := w.stream.CachedInfo().State.LastSeq
 	switch {
 	case len(w.sent) == 0:

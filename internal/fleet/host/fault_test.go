@@ -83,13 +83,13 @@ func TestAPanicCostsTheConnection(t *testing.T) {
 	set("")
 	d.isJoined()
 	nc := dial(t, server.URL())
-	ask(t, nc, `{"id":"1","type":"ping"}`)
+	sendCommand(t, nc, `{"id":"1","type":"ping"}`)
 	set("panic")
 	d.nudge()
 	testenv.Until(t, "it is told that it has left", away)
 	set("")
 	d.isJoined()
-	ask(t, nc, `{"id":"1","type":"ping"}`)
+	sendCommand(t, nc, `{"id":"1","type":"ping"}`)
 }
 
 // A fault after a command has run costs its reply alone, which says so.
@@ -107,11 +107,11 @@ func TestAPanicCostsOneReply(t *testing.T) {
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.URL())
-	if r := ask(t, nc, `{"id":"1","type":"set_title","payload":{"title":"x"}}`); r.ID != "1" || r.Error == nil ||
+	if r := sendCommand(t, nc, `{"id":"1","type":"set_title","payload":{"title":"x"}}`); r.ID != "1" || r.Error == nil ||
 		r.Error.Code != protocol.InternalError {
 		t.Errorf("got %+v, %v", r, r.Error)
 	}
-	if r := ask(t, nc, `{"id":"2","type":"ping"}`); !r.OK {
+	if r := sendCommand(t, nc, `{"id":"2","type":"ping"}`); !r.OK {
 		t.Errorf("the next one: %+v", r.Error)
 	}
 	testenv.Until(t, "nothing stays counted", func() bool { return d.o.Held.Used() == 0 })

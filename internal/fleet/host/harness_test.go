@@ -124,7 +124,7 @@ func (d *daemon) listens() {
 	d.isJoined()
 	nc := dial(d.t, d.o.URLs[0])
 	defer nc.Close()
-	ask(d.t, nc, `{"id":"0","type":"ping"}`)
+	sendCommand(d.t, nc, `{"id":"0","type":"ping"}`)
 }
 
 func (d *daemon) hasPublished(seq uint64) {

@@ -220,7 +220,7 @@ func (h *Host) connect() (joined bool, err error) {
 	l := &link{host: h}
 	l.ctx, l.cancel = context.WithCancelCause(h.ctx)
 	defer l.cancel(nil)
-	h.status.begin()
+	h.status.reset()
 	l.nc, err = h.o.Dial(l.ctx, "noused "+h.o.Name,
 		nats.ClosedHandler(func(nc *nats.Conn) { l.cancel(lost(nc.LastError())) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { h.status.heard(err) }))

@@ -65,8 +65,8 @@ func TestTheServiceIsFound(t *testing.T) {
 	d := startDaemon(t, server.URL(), nil)
 	d.isJoined()
 	nc := dial(t, server.URL())
-	ask(t, nc, `{"id":"1","type":"ping"}`)
-	ask(t, nc, `{"id":"1","type":"nonsense"}`)
+	sendCommand(t, nc, `{"id":"1","type":"ping"}`)
+	sendCommand(t, nc, `{"id":"1","type":"nonsense"}`)
 	read := func(subject string, into any) {
 		t.Helper()
 		msg, err := nc.Request(subject, nil, patience)

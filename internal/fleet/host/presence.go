@@ -83,7 +83,7 @@ func (l *link) stay() {
 		case <-l.host.nudges:
 		}
 		l.host.forgetRival(time.Now())
-		err := l.tell()
+		err := l.updatePresence()
 		switch {
 		case err == nil:
 			last = time.Now()
@@ -104,7 +104,7 @@ func (l *link) stay() {
 	}
 }
 
-func (l *link) tell() (err error) {
+func (l *link) updatePresence() (err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, askTime)
 	defer cancel()
 	at, err := l.hosts.Update(ctx, l.host.o.Name, l.host.presence(), l.at)

@@ -40,7 +40,7 @@ func (l *link) rival(m *nats.Msg) {
 	if was := h.rival.Swap(r); was == nil || was.Rival != r.Rival {
 		h.nudge()
 	}
-	h.status.tell(nameTrouble, "another daemon of the fleet wants this one's name, and takes no commands", r.problem())
+	h.status.report(nameTrouble, "another daemon of the fleet wants this one's name, and takes no commands", r.problem())
 }
 
 func (r *rival) problem() error {

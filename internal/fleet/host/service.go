@@ -58,7 +58,7 @@ func plainVersion(version string) string {
 func (l *link) listen() error {
 	p, name := l.host.o.Prefix, l.host.o.Name
 	most := max(unseenSize, 2*int(l.nc.MaxPayload()))
-	if err := l.subscribe(p.Command(name), micro.DefaultQueueGroup, most, l.take); err != nil {
+	if err := l.subscribe(p.Command(name), micro.DefaultQueueGroup, most, l.acceptCommand); err != nil {
 		return err
 	}
 	if err := l.subscribe(p.Rival(name), "", max(smallSize, int(l.nc.MaxPayload())), l.rival); err != nil {

@@ -44,8 +44,8 @@ func newStatus(o Options) *status {
 	}
 }
 
-// begin forgets what the former connection was denied.
-func (s *status) begin() {
+// reset forgets what the former connection was denied.
+func (s *status) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denied, s.wrong = nil, nil
@@ -91,10 +91,10 @@ func (s *status) heard(err error) {
 }
 
 // problem says what a part cannot do.
-func (s *status) problem(part string, err error) { s.tell(part, "fleet: "+part+" wait", err) }
+func (s *status) problem(part string, err error) { s.report(part, "fleet: "+part+" wait", err) }
 
-// tell says what is wrong, in the log when it is another thing than before.
-func (s *status) tell(part, message string, err error) {
+// report says what is wrong, in the log when it is another thing than before.
+func (s *status) report(part, message string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := short(err)

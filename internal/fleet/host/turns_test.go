@@ -139,7 +139,7 @@ func TestASlowCommandHoldsUpItsOwnSender(t *testing.T) {
 	}
 	send("", "plain", slow("plain")) // by its reply subject
 	<-begun
-	if r := ask(t, nc, ping("other")); !r.OK { // which has another
+	if r := sendCommand(t, nc, ping("other")); !r.OK { // which has another
 		t.Errorf("got %+v", r)
 	}
 	close(hold)

@@ -43,7 +43,7 @@ func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def 
 	if err != nil {
 		return nil, fmt.Errorf("%s: encode: %w", def.Name(), err)
 	}
-	reply, err := h.ask(ctx, line)
+	reply, err := h.request(ctx, line)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +63,13 @@ func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def 
 	return in.Payload, nil
 }
 
-func (h *Host) ask(ctx context.Context, line []byte) ([]byte, error) {
+func (h *Host) request(ctx context.Context, line []byte) ([]byte, error) {
 	l, err := h.fleet.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	subject := h.fleet.o.Prefix.Command(h.name)
-	ctx, done := l.begin(ctx, `"`+subject+`"`)
+	ctx, done := l.withDenials(ctx, `"`+subject+`"`)
 	defer done(nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, helloTime, &client.SilentError{For: helloTime})
 	defer cancel()

@@ -54,7 +54,7 @@ func (h *Host) commands(l *link) (c *commands, err error) {
 		greeted: make(chan *nats.Msg, 1), more: make(chan struct{}, 1), waiting: map[string]string{},
 	}
 	c.conn = h.open(l, `"`+c.subject+`"`)
-	if c.replies, err = l.nc.Subscribe(c.inbox+"*", c.take); err == nil {
+	if c.replies, err = l.nc.Subscribe(c.inbox+"*", c.receive); err == nil {
 		err = c.replies.SetPendingLimits(-1, maxUnseen)
 	}
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *commands) send(line []byte) error {
 	return nil
 }
 
-// take takes note of what has come. It does not wait for the reader.
-func (c *commands) take(msg *nats.Msg) {
+// receive takes note of what has come. It does not wait for the reader.
+func (c *commands) receive(msg *nats.Msg) {
 	number := strings.TrimPrefix(msg.Subject, c.inbox)
 	if number == hello {
 		select {

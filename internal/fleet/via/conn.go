@@ -41,7 +41,7 @@ const (
 
 func (h *Host) open(l *link, about string) *conn {
 	c := &conn{host: h, link: l, lines: make(chan piece)}
-	c.ctx, c.end = l.begin(context.Background(), about)
+	c.ctx, c.end = l.withDenials(context.Background(), about)
 	return c
 }
 

@@ -60,7 +60,7 @@ func (f *finder) find(ctx context.Context, p protocol.SubscribeParams) (start ui
 
 // mind notes a gap where the first event that there is is not the first one wanted.
 func (f *finder) mind(ctx context.Context, start uint64) error {
-	msg, err := f.look(ctx, start)
+	msg, err := f.messageAt(ctx, start)
 	if err != nil || msg == nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (f *finder) newest(ctx context.Context, first, end uint64) (uint64, error) 
 	seq := uint64(0)
 	// The place behind the last message of the host: nothing follows there.
 	_, err := f.halve(first, end, func(at uint64) (next uint64, behind bool, err error) {
-		msg, err := f.look(ctx, at)
+		msg, err := f.messageAt(ctx, at)
 		if err != nil || msg == nil {
 			return 0, false, err
 		}
@@ -92,7 +92,7 @@ func (f *finder) newest(ctx context.Context, first, end uint64) (uint64, error) 
 // search is the first place from which on all events of the epoch are wanted.
 func (f *finder) search(ctx context.Context, first, end uint64, wanted func(seq uint64) bool) (uint64, error) {
 	return f.halve(first, end, func(at uint64) (next uint64, behind bool, err error) {
-		msg, err := f.look(ctx, at)
+		msg, err := f.messageAt(ctx, at)
 		if err != nil || msg == nil {
 			return 0, false, err
 		}
@@ -119,9 +119,9 @@ func (f *finder) halve(first, end uint64, before func(at uint64) (next uint64, i
 	return first, nil
 }
 
-// look returns the host's first message at a place or behind it that has an event's
+// messageAt returns the host's first message at a place or behind it that has an event's
 // id; nil: there is none.
-func (f *finder) look(ctx context.Context, at uint64) (*jetstream.RawStreamMsg, error) {
+func (f *finder) messageAt(ctx context.Context, at uint64) (*jetstream.RawStreamMsg, error) {
 	for range maxStrange {
 		msg, err := f.stream.GetMsg(ctx, at, jetstream.WithGetMsgSubject(f.pattern))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {

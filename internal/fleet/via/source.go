@@ -55,12 +55,12 @@ func (h *Host) source(ctx context.Context, l *link, p protocol.SubscribeParams) 
 		return nil, err
 	}
 	s.epoch = who.Epoch
-	err = l.store(ctx, "stream "+h.fleet.o.Prefix.EventStream(), s.begin)
+	err = l.store(ctx, "stream "+h.fleet.o.Prefix.EventStream(), s.locate)
 	return s, err
 }
 
-// begin finds where in the stream the events are, and has them sent from there.
-func (s *source) begin(ctx context.Context) error {
+// locate finds where in the stream the events are, and has them sent from there.
+func (s *source) locate(ctx context.Context) error {
 	stream, err := s.link.js.Stream(ctx, s.host.fleet.o.Prefix.EventStream())
 	if err != nil {
 		return err
@@ -102,22 +102,22 @@ func (s *source) next(ctx context.Context) (lines [][]byte, err error) {
 			return nil, errLeftOut
 		}
 		s.count++
-		if lines, err = s.take(ctx, msg); err != nil {
+		if lines, err = s.linesOf(ctx, msg); err != nil {
 			return nil, err
 		}
 	}
 	return lines, nil
 }
 
-// take makes lines of a message: none, where it was told already or is not asked for.
-func (s *source) take(ctx context.Context, msg jetstream.Msg) (lines [][]byte, err error) {
+// linesOf makes lines of a message: none, where it was told already or is not asked for.
+func (s *source) linesOf(ctx context.Context, msg jetstream.Msg) (lines [][]byte, err error) {
 	epoch, seq, ok := fleet.OfMessageID(msg.Headers().Get(jetstream.MsgIDHeader))
 	switch {
 	case !ok:
 		s.note(msg, "it has no number")
 		return nil, nil
 	case epoch != s.epoch:
-		return nil, s.look(ctx)
+		return nil, s.checkEpoch(ctx)
 	case seq <= s.last:
 		return nil, nil
 	}
@@ -139,9 +139,9 @@ func (s *source) take(ctx context.Context, msg jetstream.Msg) (lines [][]byte, e
 	return lines, nil
 }
 
-// look ends the source if the daemon has been started anew. What is of another epoch
+// checkEpoch ends the source if the daemon has been started anew. What is of another epoch
 // is older otherwise, or nobody's.
-func (s *source) look(ctx context.Context) error {
+func (s *source) checkEpoch(ctx context.Context) error {
 	if time.Since(s.looked) < lookPause {
 		return nil
 	}

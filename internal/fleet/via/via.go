@@ -253,9 +253,9 @@ func (l *link) heard(err error) {
 	}
 }
 
-// begin is a context that ends with ctx, with the connection, and when the server
+// withDenials is a context that ends with ctx, with the connection, and when the server
 // denies what has about in its subject.
-func (l *link) begin(ctx context.Context, about string) (context.Context, context.CancelCauseFunc) {
+func (l *link) withDenials(ctx context.Context, about string) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &ask{about, cancel}
 	l.mu.Lock()
@@ -273,7 +273,7 @@ func (l *link) begin(ctx context.Context, about string) (context.Context, contex
 
 // store asks JetStream for something, for askTime at most.
 func (l *link) store(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	ctx, done := l.begin(ctx, "$JS.")
+	ctx, done := l.withDenials(ctx, "$JS.")
 	defer done(nil)
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

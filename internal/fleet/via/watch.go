@@ -42,13 +42,13 @@ func (f *Fleet) Watch(ctx context.Context) (*Watch, error) {
 	if err := l.store(ctx, "stream "+f.o.Prefix.EventStream(), w.follow); err != nil {
 		return nil, err
 	}
-	if err := l.store(ctx, "bucket "+f.o.Prefix.HostBucket(), w.look); err != nil {
+	if err := l.store(ctx, "bucket "+f.o.Prefix.HostBucket(), w.pullHosts); err != nil {
 		w.events.Stop()
 		return nil, err
 	}
-	w.ctx, w.end = l.begin(context.Background(), "$JS.")
-	w.own.Go(func() { w.tell(w.events, w.ofEvent) })
-	w.own.Go(func() { w.tell(w.hosts, f.ofEntry) })
+	w.ctx, w.end = l.withDenials(context.Background(), "$JS.")
+	w.own.Go(func() { w.forward(w.events, w.ofEvent) })
+	w.own.Go(func() { w.forward(w.hosts, f.ofEntry) })
 	return w, nil
 }
 
@@ -65,7 +65,7 @@ func (w *Watch) follow(ctx context.Context) error {
 	return err
 }
 
-func (w *Watch) look(ctx context.Context) (err error) {
+func (w *Watch) pullHosts(ctx context.Context) (err error) {
 	bucket := w.fleet.o.Prefix.HostBucket()
 	w.hosts, _, err = fleet.Pull(ctx, w.link.js, fleet.BucketStream(bucket), fleet.Entries(bucket), w.link.ahead())
 	return err
@@ -92,8 +92,8 @@ func (w *Watch) Close() {
 	w.own.Wait()
 }
 
-// tell hands on what comes, as far as it can be read.
-func (w *Watch) tell(messages jetstream.MessagesContext, read func(jetstream.Msg) (News, bool)) {
+// forward hands on what comes, as far as it can be read.
+func (w *Watch) forward(messages jetstream.MessagesContext, read func(jetstream.Msg) (News, bool)) {
 	for count := uint64(1); ; count++ {
 		msg, err := messages.Next(jetstream.NextContext(w.ctx))
 		if err != nil {

@@ -185,9 +185,9 @@ func (t *task) session() error {
 func (t *task) follow() (end job.End, err error) {
 	stop := t.ctx.Done()
 	for {
-		end, over, err := t.look(lastEntries)
+		end, over, err := t.runEnd(lastEntries)
 		if err == nil && !over && !t.runs() { // much may have been said there since
-			end, over, err = t.look(allEntries)
+			end, over, err = t.runEnd(allEntries)
 			if err == nil && !over && !t.runs() {
 				err = protocol.Errorf(protocol.SessionError, "its session has no run %s any more", t.RunID)
 			}
@@ -230,8 +230,8 @@ func (t *task) runs() bool {
 	return err != nil || state.RunID == t.RunID
 }
 
-// look tells whether the run has ended, and how.
-func (t *task) look(most int) (end job.End, over bool, err error) {
+// runEnd tells whether the run has ended, and how.
+func (t *task) runEnd(most int) (end job.End, over bool, err error) {
 	m, err := do(t.w.ctx, t.w.o.Mux, protocol.GetMessages,
 		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: t.SessionID}, Limit: &most})
 	if err != nil {

@@ -143,7 +143,7 @@ func (s *serving) fill(ctx context.Context) error {
 	s.spent = 0
 	for i := 0; s.free() > 0 && s.spent < maxTurn; {
 		if i == len(s.order) {
-			more, err := s.look(ctx)
+			more, err := s.findJob(ctx)
 			if err != nil || !more {
 				return err
 			}
@@ -155,7 +155,7 @@ func (s *serving) fill(ctx context.Context) error {
 			continue
 		}
 		s.spent++
-		gone, err := s.take(ctx, p)
+		gone, err := s.claimJob(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -168,8 +168,8 @@ func (s *serving) fill(ctx context.Context) error {
 	return nil
 }
 
-// look finds the next job that fits. False: there is none, or the turn is over.
-func (s *serving) look(ctx context.Context) (bool, error) {
+// findJob finds the next job that fits. False: there is none, or the turn is over.
+func (s *serving) findJob(ctx context.Context) (bool, error) {
 	for ; s.due && len(s.order) < maxPlaces && s.spent < maxTurn; s.spent++ {
 		m, ok, err := s.q.Next(ctx, s.after)
 		if err != nil {
@@ -222,8 +222,8 @@ func (s *serving) forget(id string) {
 	s.order = slices.DeleteFunc(s.order, func(p *place) bool { return p.id == id })
 }
 
-// take tries to get a job. gone: it need not be looked at again.
-func (s *serving) take(ctx context.Context, p *place) (gone bool, err error) {
+// claimJob tries to get a job. gone: it need not be looked at again.
+func (s *serving) claimJob(ctx context.Context, p *place) (gone bool, err error) {
 	revision, ok, err := s.q.Take(ctx, p.id, s.w.claim())
 	if err != nil {
 		return false, err
@@ -265,7 +265,7 @@ func (s *serving) start(ctx context.Context, id string, revision uint64, before 
 	case err != nil:
 		return s.refuse(ctx, m, err)
 	case fits && s.free() > 0:
-		s.w.begin(record{Job: j, Again: before != nil}, revision)
+		s.w.startTask(record{Job: j, Again: before != nil}, revision)
 		return nil
 	case before != nil && before.Cancel:
 		_, err := s.q.Finish(ctx, job.Cancelled(id))

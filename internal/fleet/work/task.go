@@ -222,7 +222,7 @@ func (t *task) finish() {
 		if err != nil {
 			return
 		}
-		if err = t.tell(q); err == nil {
+		if err = t.reportEnd(q); err == nil {
 			if err = t.w.drop(t.ID); err == nil {
 				return
 			}
@@ -235,7 +235,7 @@ func (t *task) finish() {
 	}
 }
 
-func (t *task) tell(q *job.Queue) error {
+func (t *task) reportEnd(q *job.Queue) error {
 	ctx, cancel := context.WithTimeout(t.w.ctx, 10*retryPause)
 	defer cancel()
 	t.mu.Lock()

@@ -84,7 +84,7 @@ func (w *Worker) start() error {
 	}
 	ends, _, _ := w.o.Events.Begin("", nil, event.Filter{Types: []string{protocol.AgentEnd{}.Type()}})
 	for _, r := range before {
-		w.begin(r, 0)
+		w.startTask(r, 0)
 	}
 	w.begun = true
 	w.all.Go(func() { w.hear(ends) })
@@ -108,9 +108,9 @@ func (w *Worker) Close() {
 	w.all.Wait()
 }
 
-// begin has a goroutine work at a job. 0 is the revision of a claim that has to be
+// startTask has a goroutine work at a job. 0 is the revision of a claim that has to be
 // looked at.
-func (w *Worker) begin(r record, revision uint64) {
+func (w *Worker) startTask(r record, revision uint64) {
 	t := &task{w: w, record: r, revision: revision, hold: make(chan struct{}), ended: make(chan struct{}, 1)}
 	t.told.SessionID, t.told.RunID = r.SessionID, r.RunID
 	t.ctx, t.quit = context.WithCancelCause(w.ctx)

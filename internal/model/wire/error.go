@@ -421,9 +421,9 @@ func redactor(secrets []string, u *url.URL) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// tell makes of any error of a stream what may be told: no key in it, one line,
+// safeError makes of any error of a stream what may be told: no key in it, one line,
 // not too long, and the provider's host before it.
-func (c *Client) tell(err error, attempts int) *Error {
+func (c *Client) safeError(err error, attempts int) *Error {
 	told := Error{Message: err.Error()}
 	var e *Error
 	if errors.As(err, &e) {

@@ -98,7 +98,7 @@ func (a *answer) Read(p []byte) (int, error) {
 		a.err = &Error{Message: fmt.Sprintf("the answer is longer than %d MiB", maxStream>>20)}
 		return 0, a.err
 	}
-	a.silence.begin()
+	a.silence.start()
 	n, err := a.in.Read(p[:min(int64(len(p)), a.left)])
 	a.silence.end()
 	a.left -= int64(n)
@@ -179,5 +179,5 @@ func newSilence(limit time.Duration, cancel context.CancelCauseFunc) *silence {
 	return s
 }
 
-func (s *silence) begin() { s.timer.Reset(s.limit) }
+func (s *silence) start() { s.timer.Reset(s.limit) }
 func (s *silence) end()   { s.timer.Stop() }

@@ -58,7 +58,7 @@ func made[R Body](c *Client, w Wire[R], req model.Request) (b *body, sent R, dec
 	names := NewNames(whole)
 	sent = w.Encode(whole, names)
 	if b, err = c.body(sent, req.Room); err != nil {
-		return nil, sent, nil, c.tell(err, 1)
+		return nil, sent, nil, c.safeError(err, 1)
 	}
 	return b, sent, w.Decode(names), nil
 }

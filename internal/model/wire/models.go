@@ -70,7 +70,7 @@ func Models(ctx context.Context, o Options, d Defaults, path string, header http
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, c.tell(err, 1)
+		return nil, c.safeError(err, 1)
 	}
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
@@ -81,7 +81,7 @@ func Models(ctx context.Context, o Options, d Defaults, path string, header http
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, c.tell(err, 1)
+		return nil, c.safeError(err, 1)
 	}
 	sound := []Listed{}
 	for _, l := range listed[:min(len(listed), maxNames)] {

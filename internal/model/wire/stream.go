@@ -67,7 +67,7 @@ func (c *Client) stream(ctx context.Context, path string, header http.Header, bo
 				yield(model.Delta{}, context.Cause(ctx))
 				return
 			}
-			told := c.tell(err, attempt)
+			told := c.safeError(err, attempt)
 			delay := waits.NextBackOff()
 			switch {
 			case told.after > 0 && attempt <= maxRetries:
@@ -172,7 +172,7 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 	if err != nil {
 		return err
 	}
-	quiet.begin()
+	quiet.start()
 	resp, err := c.http.Do(req)
 	quiet.end()
 	if err != nil {

@@ -49,7 +49,7 @@ func (h *host) inquire() (*check, error) {
 	if h.checked.IsZero() {
 		h.inUse()
 	}
-	c := h.begin()
+	c := h.startCheck()
 	acquire := h.pool.Spare
 	if h.manifest == nil {
 		acquire = h.pool.Acquire
@@ -80,8 +80,8 @@ func (h *host) await(ctx context.Context, c *check, late <-chan time.Time) error
 	}
 }
 
-// begin notes that a check is running. The mutex is held.
-func (h *host) begin() *check {
+// startCheck notes that a check is running. The mutex is held.
+func (h *host) startCheck() *check {
 	h.check = &check{done: make(chan struct{})}
 	return h.check
 }
@@ -119,7 +119,7 @@ func (h *host) run(ctx context.Context, c *check, acquire func(context.Context) 
 func (h *host) examine(ctx context.Context, l *worker.Lease[link]) (problem error, usable bool) {
 	ctx, cancel := tool.WithTimeout(ctx, h.health)
 	defer cancel()
-	o, err := l.Worker.ask(ctx, request{Method: methodHealth})
+	o, err := l.Worker.exchange(ctx, request{Method: methodHealth})
 	if err == nil {
 		err = o.healthy()
 	}
@@ -182,7 +182,7 @@ func (h *host) tick() {
 	defer h.checks.Done()
 	var c *check
 	if h.check == nil {
-		c = h.begin()
+		c = h.startCheck()
 	}
 	h.mu.Unlock()
 	if c != nil {

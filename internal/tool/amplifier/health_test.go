@@ -136,7 +136,7 @@ func TestAProcessThatIsAnsweringIsNotAsked(t *testing.T) {
 func (h *host) locked() *check {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.begin()
+	return h.startCheck()
 }
 
 func TestASlowStartIsReportedAndWaitedFor(t *testing.T) {

@@ -54,7 +54,7 @@ type link interface {
 	worker.Worker
 	// ask sends one request and waits for its reply. The error is a *[tool.Fault]
 	// of our own making; what the module has to say is in the reply.
-	ask(ctx context.Context, r request) (object, error)
+	exchange(ctx context.Context, r request) (object, error)
 	Stderr(limit int) string
 }
 
@@ -143,7 +143,7 @@ func (h *host) ready(ctx context.Context, l link) error {
 }
 
 func (h *host) greet(ctx context.Context, l link) error {
-	o, err := l.ask(ctx, request{Method: methodHealth})
+	o, err := l.exchange(ctx, request{Method: methodHealth})
 	if err != nil {
 		return prefixed(methodHealth, err)
 	}
@@ -157,7 +157,7 @@ func (h *host) greet(ctx context.Context, l link) error {
 // describe learns the operations. Where the module does not describe itself,
 // its descriptor does, if it can.
 func (h *host) describe(ctx context.Context, l link) error {
-	o, err := l.ask(ctx, request{Method: methodDescribe})
+	o, err := l.exchange(ctx, request{Method: methodDescribe})
 	if err != nil && (ctx.Err() != nil || !l.Alive() || code(err) == tool.Unreachable) {
 		return err
 	}
@@ -295,7 +295,7 @@ func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessi
 	}
 	ctx, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
 	defer cancel()
-	o, err := l.Worker.ask(ctx, request{
+	o, err := l.Worker.exchange(ctx, request{
 		Method: methodInvoke, Op: op, Args: jsontext.Value(args), SessionID: sessionID,
 	})
 	h.count(err)

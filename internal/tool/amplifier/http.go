@@ -64,9 +64,9 @@ func (*remote) Shutdown(context.Context) {}
 func (*remote) Stderr(int) string        { return "" }
 func (m *remote) Ended() <-chan struct{} { return m.ended }
 
-// ask posts one request (amplifier-protocols §2, HTTP JSON). A status that is
+// exchange posts one request (amplifier-protocols §2, HTTP JSON). A status that is
 // no success is a fault, unless the body reports a failure itself.
-func (m *remote) ask(ctx context.Context, r request) (object, error) {
+func (m *remote) exchange(ctx context.Context, r request) (object, error) {
 	body, err := jsonx.Marshal(r.params())
 	if err != nil {
 		return nil, tool.Faultf(tool.BadRequest, "%s: %v", r.Method, err)

@@ -76,10 +76,10 @@ func (m *process) unasked(o object) {
 	m.log.Debug("module said something nobody asked for", zap.Stringer("message", o))
 }
 
-// ask sends one request and waits for its reply. A flat module may greet with
+// exchange sends one request and waits for its reply. A flat module may greet with
 // other lines than JSON before its first reply, as many as [worker.Conn] bears;
 // after it, such a line is the reply, and wrong.
-func (m *process) ask(ctx context.Context, r request) (object, error) {
+func (m *process) exchange(ctx context.Context, r request) (object, error) {
 	m.nextID++
 	id := m.nextID
 	line, err := r.flat()

@@ -35,7 +35,7 @@ func background(t *testing.T, r *registry.Registry, session, command string) mod
 	return asked(t, t.Context(), r, session, "bash", map[string]any{"command": command, "background": true})
 }
 
-func look(t *testing.T, r *registry.Registry, session, id, action string) string {
+func jobStatus(t *testing.T, r *registry.Registry, session, id, action string) string {
 	t.Helper()
 	return asked(t, t.Context(), r, session, "job", map[string]any{"id": id, "action": action, "timeout": 60}).Text
 }
@@ -77,15 +77,15 @@ func TestAJobOutlivesItsCall(t *testing.T) {
 		!strings.HasPrefix(list[0].Command, "echo up; pwd") || !strings.Contains(text, list[0].OutputPath) {
 		t.Fatalf("got %+v", list)
 	}
-	expect(t, look(t, r, "ses-1", "job-1", "output"), "job-1 is running; …")
+	expect(t, jobStatus(t, r, "ses-1", "job-1", "output"), "job-1 is running; …")
 	for _, session := range []string{"ses-2", ""} {
-		expect(t, look(t, r, session, "job-1", "stop"),
+		expect(t, jobStatus(t, r, session, "job-1", "stop"),
 			`bad_request: id: there is no job "job-1" in this session; there is none`)
 	}
-	expect(t, look(t, r, "ses-1", "job-7", "stop"),
+	expect(t, jobStatus(t, r, "ses-1", "job-7", "stop"),
 		`bad_request: id: there is no job "job-7" in this session; there is job-1`)
-	expect(t, look(t, r, "ses-1", "job-1", "stop"), "job-1 was stopped; what it has printed, also in "+list[0].OutputPath+
-		":\nup\n"+dir+"\n")
+	expect(t, jobStatus(t, r, "ses-1", "job-1", "stop"), "job-1 was stopped; what it has printed, also in "+
+		list[0].OutputPath+":\nup\n"+dir+"\n")
 	released()
 	if list := r.Jobs("ses-1"); list[0].Status != model.JobStopped || list[0].ExitCode != nil {
 		t.Errorf("got %+v", list)
@@ -115,7 +115,7 @@ func TestAJobEnds(t *testing.T) {
 		if res := background(t, r, "ses-1", c.command); !res.OK {
 			t.Fatalf("%s: %s", c.command, res.Text)
 		}
-		got := look(t, r, "ses-1", id, "wait")
+		got := jobStatus(t, r, "ses-1", id, "wait")
 		expect(t, got, strings.ReplaceAll(c.want, "PATH", r.Jobs("ses-1")[i].OutputPath))
 	}
 	if res := background(t, r, "ses-1", "a\x00b"); res.OK || res.Error.Code != tool.BadRequest {
@@ -138,7 +138,7 @@ func TestAJobEnds(t *testing.T) {
 func TestAJobThatFloods(t *testing.T) {
 	r := newRegistry(t, t.TempDir())
 	background(t, r, "ses-1", "echo first; seq 1000000 2000000; echo last")
-	got := look(t, r, "ses-1", "job-1", "wait")
+	got := jobStatus(t, r, "ses-1", "job-1", "wait")
 	path := r.Jobs("ses-1")[0].OutputPath
 	text := content(t, path)
 	if len(text) > 4<<20 || !strings.HasPrefix(text, "first\n1000000\n") ||
@@ -166,7 +166,7 @@ func TestJobsEndWithTheirSession(t *testing.T) {
 	pipe, held := fifo(t, work, "pipe")
 	other, otherHeld := fifo(t, work, "other")
 	background(t, r, "ses-1", "true")
-	look(t, r, "ses-1", "job-1", "wait")
+	jobStatus(t, r, "ses-1", "job-1", "wait")
 	for range 15 {
 		background(t, r, "ses-1", "exec sleep 1000")
 	}

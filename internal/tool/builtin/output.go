@@ -72,9 +72,9 @@ func (o *output) news() string {
 		end = len(wholeRunes(o.fresh))
 	}
 	if o.skipped == 0 {
-		return o.take(end)
+		return o.takeText(end)
 	}
-	return o.take(end) + o.skip(len(o.fresh))
+	return o.takeText(end) + o.skip(len(o.fresh))
 }
 
 // rest returns all that has not been told.
@@ -86,12 +86,12 @@ func (o *output) rest() string {
 		if end == 0 {
 			end = len(wholeRunes(o.fresh))
 		}
-		return o.take(end) + o.skip(len(o.fresh))
+		return o.takeText(end) + o.skip(len(o.fresh))
 	}
-	return o.take(len(o.fresh))
+	return o.takeText(len(o.fresh))
 }
 
-func (o *output) take(n int) string {
+func (o *output) takeText(n int) string {
 	text := strings.ToValidUTF8(strings.TrimSuffix(string(o.fresh[:n]), "\n"), "\uFFFD")
 	o.fresh = append(o.fresh[:0], o.fresh[n:]...)
 	return text

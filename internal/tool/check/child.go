@@ -52,15 +52,15 @@ func (r *runner) start(ctx context.Context) (*child, error) {
 	if c.proc, err = tool.Start(ctx, r.supervisor, cmd); err != nil {
 		return nil, err
 	}
-	go c.read() // ends with the process's output; finish waits for it
-	go c.look() // ends soon after the process; finish waits for it
+	go c.read()        // ends with the process's output; finish waits for it
+	go c.findOrphans() // ends soon after the process; finish waits for it
 	return c, nil
 }
 
-// look finds what outlives the process. The Supervisor ends that as soon as
+// findOrphans finds what outlives the process. The Supervisor ends that as soon as
 // nobody holds the output, so it is looked for at once, and what the Supervisor
 // is faster with is not seen; what is about to end by itself is not meant.
-func (c *child) look() {
+func (c *child) findOrphans() {
 	defer close(c.looked)
 	<-c.proc.Exited()
 	if len(marked(c.mark)) == 0 {

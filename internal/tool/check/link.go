@@ -25,7 +25,7 @@ type link interface {
 	// ask sends health, describe or invoke, and returns the reply, a JSON object.
 	// inv is nil but for invoke. An error says why there is no reply; a *tool.Fault
 	// with code unreachable that there cannot be one.
-	ask(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value, error)
+	request(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value, error)
 	// close ends it, and says what came that was not asked for, and which
 	// processes were left running.
 	close() (surplus string, left []string)
@@ -54,7 +54,9 @@ type pipeLink struct {
 	surplus string
 }
 
-func (l *pipeLink) ask(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value, error) {
+func (l *pipeLink) request(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value,
+	error,
+) {
 	if l.broken != nil {
 		return nil, l.broken
 	}
@@ -191,7 +193,9 @@ func newWebLink(d *tool.Descriptor, s *sheet) (*webLink, error) {
 	return &webLink{&http.Client{Transport: transport}, base, d.MaxOutput, s}, nil
 }
 
-func (l *webLink) ask(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value, error) {
+func (l *webLink) request(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value,
+	error,
+) {
 	ctx, cancel := tool.WithTimeout(ctx, limit)
 	defer cancel()
 	body := any(struct{}{})

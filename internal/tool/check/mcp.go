@@ -104,8 +104,8 @@ func (r *runner) mcp(ctx context.Context) ([]Finding, error) {
 	return slices.Concat(m.sheet.findings("", "the server did not get that far"), called), nil
 }
 
-// ask sends a request and reads until its response; why says what went wrong.
-func (m *mcpRun) ask(ctx context.Context, method string, params any) (x *exchange, why string) {
+// request sends a request and reads until its response; why says what went wrong.
+func (m *mcpRun) request(ctx context.Context, method string, params any) (x *exchange, why string) {
 	m.id++
 	x = &exchange{sheet: m.sheet, rules: sRPC, id: m.id, mayAsk: true, notify: func(string, jsontext.Value) string {
 		return ""
@@ -128,7 +128,7 @@ func (m *mcpRun) ask(ctx context.Context, method string, params any) (x *exchang
 // called. An error means that the options do not fit the server.
 func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 	type none = struct{}
-	x, why := m.ask(ctx, "initialize", map[string]any{
+	x, why := m.request(ctx, "initialize", map[string]any{
 		"protocolVersion": "2025-11-25", "capabilities": none{}, "clientInfo": map[string]string{
 			"name":    "noused",
 			"version": "check",
@@ -143,9 +143,9 @@ func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 		return nil, err
 	}
 	ops := m.tools(ctx)
-	x, why = m.ask(ctx, unknownName, none{})
+	x, why = m.request(ctx, unknownName, none{})
 	m.sheet.test(sMethod, first(why, ifNot(x.code == "-32601", "the answer is "+quote(tool.Shorten(x.result))+" "+x.code)))
-	x, why = m.ask(ctx, "ping", none{})
+	x, why = m.request(ctx, "ping", none{})
 	m.sheet.test(sPing, first(why, ifNot(x.code == "", "the answer is error "+x.code)))
 	targets, err := m.targets(ops, nil)
 	if err != nil {
@@ -161,7 +161,7 @@ func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 func (m *mcpRun) tools(ctx context.Context) (ops []tool.Operation) {
 	params := map[string]string{}
 	for page, names := 0, map[string]bool{}; ; page++ {
-		x, why := m.ask(ctx, "tools/list", params)
+		x, why := m.request(ctx, "tools/list", params)
 		result, _ := object(x.result)
 		var list []map[string]jsontext.Value
 		if why == "" && (result["tools"].Kind() != '[' || json.Unmarshal(result["tools"], &list) != nil) {
@@ -199,7 +199,7 @@ func (m *mcpRun) call(ctx context.Context, t target) []Finding {
 	if t.args == nil {
 		return sheet.findings(t.name, t.reason)
 	}
-	x, why := m.ask(ctx, "tools/call", map[string]any{"name": t.name, "arguments": t.args})
+	x, why := m.request(ctx, "tools/call", map[string]any{"name": t.name, "arguments": t.args})
 	result, _ := object(x.result)
 	var parts []map[string]jsontext.Value
 	if why == "" && (result["content"].Kind() != '[' || json.Unmarshal(result["content"], &parts) != nil) {

@@ -311,7 +311,7 @@ func (r *runner) module(ctx context.Context) ([]Finding, error) {
 // converse asks everything there is to ask. An error means that nothing can be
 // checked; a module that stops answering is a finding.
 func (m *moduleRun) converse(ctx context.Context) ([]Finding, error) {
-	reply, err := m.link.ask(ctx, "describe", nil, startTime)
+	reply, err := m.link.request(ctx, "describe", nil, startTime)
 	var unreachable *tool.Fault
 	switch {
 	case errors.As(err, &unreachable) && unreachable.Code == tool.Unreachable:
@@ -350,7 +350,7 @@ func (m *moduleRun) converse(ctx context.Context) ([]Finding, error) {
 }
 
 func (m *moduleRun) health(ctx context.Context) {
-	reply, err := m.link.ask(ctx, "health", nil, healthTime)
+	reply, err := m.link.request(ctx, "health", nil, healthTime)
 	if err != nil {
 		m.fail(mHealth, "%v", err)
 		return
@@ -360,7 +360,7 @@ func (m *moduleRun) health(ctx context.Context) {
 
 // unknown invokes an operation that does not exist.
 func (m *moduleRun) unknown(ctx context.Context) {
-	reply, err := m.link.ask(ctx, "invoke", invocation(unknownName, jsontext.Value("{}")), startTime)
+	reply, err := m.link.request(ctx, "invoke", invocation(unknownName, jsontext.Value("{}")), startTime)
 	if err != nil {
 		m.fail(mUnknown, "%v", err)
 		return
@@ -377,7 +377,7 @@ func (m *moduleRun) call(ctx context.Context, t target, s *sheet) {
 		limit, late = min(limit, healthTime), mAck
 	}
 	for range 2 {
-		reply, err := m.link.ask(ctx, "invoke", invocation(t.name, t.args), limit)
+		reply, err := m.link.request(ctx, "invoke", invocation(t.name, t.args), limit)
 		if err != nil {
 			s.fail(late, "%v", err)
 			return

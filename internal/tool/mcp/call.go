@@ -51,7 +51,7 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 	defer cancel(nil)
 	defer c.answer.end()
 	done := make(chan outcome, 1)
-	go func() { done <- c.ask(c.answer.with(ctx), op) }() // ends with ctx
+	go func() { done <- c.perform(c.answer.with(ctx), op) }() // ends with ctx
 	defer close(c.over)
 	timeout := c.l.h.desc.Timeout
 	most := c.l.h.waits.times * timeout
@@ -60,7 +60,7 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 	for {
 		select {
 		case u := <-c.said:
-			c.tell(u)
+			c.report(u)
 			if c.moved.Swap(false) {
 				clock.progress()
 			}
@@ -78,8 +78,8 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 	}
 }
 
-// ask has the SDK make the call.
-func (c *call) ask(ctx context.Context, op string) (o outcome) {
+// perform has the SDK make the call.
+func (c *call) perform(ctx context.Context, op string) (o outcome) {
 	params := &sdk.CallToolParams{Name: op, Arguments: jsontext.Value(c.inv.Arguments)}
 	params.SetProgressToken(c.token)
 	o.err = c.l.guarded(func() (err error) {
@@ -101,8 +101,8 @@ func (l *link) guarded(do func() error) (err error) {
 	return do()
 }
 
-// tell hands an update on, and says how many before it were left out.
-func (c *call) tell(u model.ToolUpdate) {
+// report hands an update on, and says how many before it were left out.
+func (c *call) report(u model.ToolUpdate) {
 	if n := c.lost.Swap(0); n > 0 {
 		c.progress(model.ToolUpdate{Delta: fmt.Sprintf("[%d updates were left out]", n)})
 	}
@@ -113,7 +113,7 @@ func (c *call) drain() {
 	for {
 		select {
 		case u := <-c.said:
-			c.tell(u)
+			c.report(u)
 		default:
 			return
 		}

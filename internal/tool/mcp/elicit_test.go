@@ -90,7 +90,7 @@ type asker struct {
 	reply func(q model.Question) (model.Answer, error)
 }
 
-func (a *asker) ask(_ context.Context, q model.Question) (model.Answer, error) {
+func (a *asker) answer(_ context.Context, q model.Question) (model.Answer, error) {
 	a.asked = append(a.asked, q)
 	return a.reply(q)
 }
@@ -107,7 +107,7 @@ func TestAServerAsks(t *testing.T) {
 	b := mount(t, server(t, "form"))
 	a := accepting(`{"z":12345678901234567890,"a":"x"}`)
 	inv := tooltest.Invocation("x.run", `{}`)
-	inv.Ask = a.ask
+	inv.Ask = a.answer
 	r := b.Call(t.Context(), inv, nil)
 	if !r.OK || !strings.HasPrefix(r.Text, "accept 1.2345") || len(a.asked) != 1 || a.asked[0].Message != "How many?" {
 		t.Fatalf("got %+v, asked %+v", r, a.asked)
@@ -130,7 +130,7 @@ func TestAServerComesBackForWhatItWantsToKnow(t *testing.T) {
 	} {
 		a := accepting(`{"z":7}`)
 		inv := tooltest.Invocation("x.run", `{"kind":"`+kind+`"}`)
-		inv.Ask = a.ask
+		inv.Ask = a.answer
 		r := b.Call(t.Context(), inv, nil)
 		if !strings.Contains(r.Text, want) || kind == "form" &&
 			(len(a.asked) != 2 || !strings.Contains(r.Text, `"b":{"action":"accept","content":{"z":7}}`)) {
@@ -180,7 +180,7 @@ func TestWhatServersAskAndMayNot(t *testing.T) {
 			return model.Answer{}, fmt.Errorf("refused by us, %d bytes", len(q.Schema))
 		}}
 		inv := tooltest.Invocation("x.run", `{"send":[`+send+`]}`)
-		inv.Ask = a.ask
+		inv.Ask = a.answer
 		if r := b.Call(t.Context(), inv, nil); !r.OK || !strings.Contains(r.Text, want) ||
 			!strings.Contains(r.Text, `"error"`) {
 			t.Errorf("%.80s: the server gets %+v, want an error that says %s", send, r, want)

@@ -42,7 +42,7 @@ func FuzzMessages(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := b.take(msg, len(line), func() { turns++ }); err != nil {
+		if _, err := b.receive(msg, len(line), func() { turns++ }); err != nil {
 			t.Error(err)
 		}
 		if turns != 1 {

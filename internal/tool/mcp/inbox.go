@@ -53,10 +53,10 @@ func newInbox(l *link, ended <-chan struct{}) *inbox {
 	return &inbox{link: l, asked: map[jsonrpc.ID]*asking{}, ours: map[jsonrpc.ID]*replyGate{}, ended: ended}
 }
 
-// take returns a message that is the SDK's to answer, nil for any other one. It
+// receive returns a message that is the SDK's to answer, nil for any other one. It
 // ends the turn, or has the goroutine that waits for a long answer do it once that has been
 // taken in.
-func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
+func (b *inbox) receive(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
 	if a, ok := msg.(*jsonrpc.Response); ok {
 		answer := bounded(a, b.greets(a.ID))
 		if b.lists(a.ID) && answer.Error == nil {
@@ -80,7 +80,7 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 			zap.Int("bytes", size))
 		return nil, nil
 	case r.IsCall():
-		if err := b.ask(r.ID, size); err != nil {
+		if err := b.countRequest(r.ID, size); err != nil {
 			return nil, err
 		}
 		if r.Method == "elicitation/create" {
@@ -94,8 +94,8 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 	return nil, nil
 }
 
-// ask counts a request of the server's.
-func (b *inbox) ask(id jsonrpc.ID, size int) error {
+// countRequest counts a request of the server's.
+func (b *inbox) countRequest(id jsonrpc.ID, size int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -24,7 +24,7 @@ func TestFloodsArePaced(t *testing.T) {
 			}
 			start := time.Now()
 			for range 3 * floodLines {
-				if _, err := b.take(msg, len(line), func() {}); err != nil {
+				if _, err := b.receive(msg, len(line), func() {}); err != nil {
 					t.Fatal(err)
 				}
 				if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() {

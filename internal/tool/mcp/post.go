@@ -41,8 +41,8 @@ func (rejected) Is(target error) bool {
 
 func (r rejected) Unwrap() error { return r.error }
 
-// tell sends what is no call, and waits until it is accepted.
-func (r *remote) tell(ctx context.Context, msg jsonrpc.Message, body []byte) error {
+// notify sends what is no call, and waits until it is accepted.
+func (r *remote) notify(ctx context.Context, msg jsonrpc.Message, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
@@ -64,7 +64,7 @@ func (r *remote) call(ctx context.Context, req *jsonrpc.Request, body []byte) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
-	err := r.ask(ctx, req, body)
+	err := r.request(ctx, req, body)
 	var loss brokenOff
 	if errors.As(err, &loss) {
 		r.lost()
@@ -83,8 +83,8 @@ func (r *remote) hand(ctx context.Context, msg jsonrpc.Message) {
 	}
 }
 
-// ask makes a call. The error says why there is no answer to it.
-func (r *remote) ask(ctx context.Context, req *jsonrpc.Request, body []byte) error {
+// request makes a call. The error says why there is no answer to it.
+func (r *remote) request(ctx context.Context, req *jsonrpc.Request, body []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resp, err := r.send(ctx, http.MethodPost, req, body, nil)
@@ -138,16 +138,16 @@ func (r *remote) whole(ctx context.Context, resp *http.Response, req *jsonrpc.Re
 	case len(text) > r.desc.MaxOutput:
 		return tool.Faultf(tool.ProtocolError, "the server's answer is longer than %d bytes", r.desc.MaxOutput)
 	}
-	answered, err := r.take(ctx, text, req, held)
+	answered, err := r.deliver(ctx, text, req, held)
 	if err == nil && !answered {
 		err = tool.Faultf(tool.ProtocolError, "the server's answer is to another question")
 	}
 	return err
 }
 
-// take hands a message on. answered says that it is the answer to req, which may be
+// deliver hands a message on. answered says that it is the answer to req, which may be
 // nil.
-func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, held *proc.Held) (answered bool,
+func (r *remote) deliver(ctx context.Context, text []byte, req *jsonrpc.Request, held *proc.Held) (answered bool,
 	err error,
 ) {
 	turn := held.Turn()
@@ -161,7 +161,7 @@ func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, he
 	if answered && req.Method == "initialize" {
 		r.agree(a)
 	}
-	if msg, err = r.inbox.take(msg, len(text), turn); err == nil && msg != nil {
+	if msg, err = r.inbox.receive(msg, len(text), turn); err == nil && msg != nil {
 		r.hand(ctx, msg)
 	}
 	return answered, err

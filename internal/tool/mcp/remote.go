@@ -202,7 +202,7 @@ func (r *remote) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return nil
 	}
 	r.inbox.sent(msg)
-	return r.tell(ctx, msg, body)
+	return r.notify(ctx, msg, body)
 }
 
 // goes does something in a goroutine that the end of the connection waits for.

@@ -130,7 +130,7 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	session := r.Header.Get("Mcp-Session-Id")
 	if m.Method == "initialize" {
-		s.begin(w, r, m.ID, session)
+		s.initialize(w, r, m.ID, session)
 		return
 	}
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *strict) begin(w http.ResponseWriter, r *http.Request, id jsontext.Value, session string) {
+func (s *strict) initialize(w http.ResponseWriter, r *http.Request, id jsontext.Value, session string) {
 	if session != "" || r.Header.Get("Mcp-Protocol-Version") != "" {
 		s.wrong(w, "initialize has the session %q, the version %q", session, r.Header.Get("Mcp-Protocol-Version"))
 		return

@@ -81,7 +81,7 @@ func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 		if err != nil {
 			return nil, p.finish(err)
 		}
-		msg, err := p.take(line)
+		msg, err := p.decodeLine(line)
 		switch {
 		case err != nil:
 			return nil, p.finish(err)
@@ -91,8 +91,8 @@ func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// take makes a message of a line, nil where it is not the SDK's.
-func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
+// decodeLine makes a message of a line, nil where it is not the SDK's.
+func (p *pipe) decodeLine(line []byte) (jsonrpc.Message, error) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return nil, nil
@@ -110,7 +110,7 @@ func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
 	}
 	taken := done
 	done = func() {}
-	return p.inbox.take(msg, len(line), taken)
+	return p.inbox.receive(msg, len(line), taken)
 }
 
 // skip passes over a line that is no message.

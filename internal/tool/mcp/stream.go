@@ -85,7 +85,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) (done bool, err 
 			s.wait = e.Retry
 		}
 		if len(e.Data) > 0 && (e.Type == "" || e.Type == "message") {
-			if done, err := s.r.take(ctx, e.Data, s.req, held); done || err != nil {
+			if done, err := s.r.deliver(ctx, e.Data, s.req, held); done || err != nil {
 				drain(resp.Body)
 				return done, err
 			}

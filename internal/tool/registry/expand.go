@@ -94,8 +94,8 @@ func (e *expansion) with(m *module, f func(tool.Host) error) error {
 	return f(p.host)
 }
 
-// ask asks the server of a module for texts.
-func (e *expansion) ask(m *module, f func(tool.Teller) ([]tool.Part, error)) (parts []tool.Part, err error) {
+// askServer asks the server of a module for texts.
+func (e *expansion) askServer(m *module, f func(tool.Teller) ([]tool.Part, error)) (parts []tool.Part, err error) {
 	err = e.with(m, func(h tool.Host) (err error) {
 		teller, ok := h.(tool.Teller)
 		if !ok {
@@ -145,7 +145,7 @@ func (e *expansion) prompt(ctx context.Context, m *module, typed string) error {
 	if err != nil {
 		return fmt.Errorf("%.80s: %w", called, err)
 	}
-	parts, err := e.ask(m, func(t tool.Teller) ([]tool.Part, error) { return t.Prompt(ctx, name, args) })
+	parts, err := e.askServer(m, func(t tool.Teller) ([]tool.Part, error) { return t.Prompt(ctx, name, args) })
 	if err != nil {
 		return fmt.Errorf("%.80s: %w", called, err)
 	}
@@ -166,7 +166,7 @@ func promptNames(list []model.ServerPrompt) string {
 }
 
 func (e *expansion) resource(ctx context.Context, m *module, name, uri string) error {
-	parts, err := e.ask(m, func(t tool.Teller) ([]tool.Part, error) { return t.Resource(ctx, uri) })
+	parts, err := e.askServer(m, func(t tool.Teller) ([]tool.Part, error) { return t.Resource(ctx, uri) })
 	if err == nil && len(parts) == 0 {
 		err = errors.New("there is nothing")
 	}

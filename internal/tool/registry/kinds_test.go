@@ -177,7 +177,7 @@ func TestContextModulesThatFailArePassedOver(t *testing.T) {
 		"context d": func(string, string) (string, error) { return `{"messages":[{"role":"system","text":"x"}]}`, nil },
 		"tool t":    func(string, string) (string, error) { return "", nil },
 	})
-	audit.take()
+	audit.takeLines()
 	got, err := r.Transform(t.Context(), "ses-1", "", []model.Message{
 		{Role: model.User, Text: "hi"},
 		{Role: model.Tool, Text: "x", ToolCallID: "c", ToolName: "t.x"},
@@ -199,7 +199,7 @@ func TestContextModulesThatFailArePassedOver(t *testing.T) {
 		"context:get c", `module:invoke c ok {"op":"transform"}`,
 		"context:get d", `module:invoke d ok {"op":"transform"}`,
 	}
-	if diff := cmp.Diff(want, audit.take()); diff != "" {
+	if diff := cmp.Diff(want, audit.takeLines()); diff != "" {
 		t.Error(diff)
 	}
 	if r.Orchestrated() {
@@ -233,7 +233,7 @@ func TestProvidersAndHooks(t *testing.T) {
 	if got := call(t, r, "p.generate", "{}"); got.OK || got.Error.Code != tool.UnsupportedOp {
 		t.Errorf("called as a tool: got %+v", got)
 	}
-	lines := strings.Join(audit.take(), "\n")
+	lines := strings.Join(audit.takeLines(), "\n")
 	if !strings.Contains(lines, "hook:register h") || strings.Contains(lines, "module:invoke h") {
 		t.Errorf("audited %s", lines)
 	}

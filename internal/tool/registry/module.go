@@ -207,7 +207,7 @@ func (m *module) operations(ctx context.Context, insist bool) ([]*operation, err
 			return m.ops, m.err
 		}
 		m.question = make(chan struct{})
-		go m.ask() // ends with the host's deadline; close waits for it
+		go m.describeAnew() // ends with the host's deadline; close waits for it
 	}
 	question := m.question
 	m.mu.Unlock()
@@ -260,7 +260,7 @@ func (m *module) try(ctx context.Context) {
 	}
 }
 
-func (m *module) ask() {
+func (m *module) describeAnew() {
 	manifest, err := m.describe(m.life)
 	silent := m.saidNothing(err)
 	m.mu.Lock()

@@ -39,10 +39,10 @@ type inode struct {
 	born         unix.StatxTimestamp
 }
 
-// look finds a session's folder, whose path has no links: one that has some by now
+// findFolder finds a session's folder, whose path has no links: one that has some by now
 // leads to another folder, which a tool that may write above it may have chosen. The
 // error is a [tool.Fault], workdir_missing.
-func look(workdir string) (inode, error) {
+func findFolder(workdir string) (inode, error) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, workdir, 0, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -66,7 +66,7 @@ func (m *module) at(workdir, readable string) (_ *place, leave func(), _ error) 
 	if workdir == "" || m.desc.Everywhere() {
 		return own, func() {}, nil
 	}
-	is, err := look(workdir)
+	is, err := findFolder(workdir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -50,8 +50,8 @@ func (a *auditLog) RemoveHook(name string) {
 	delete(a.hooks, name)
 }
 
-// take returns what was kept since the last time.
-func (a *auditLog) take() []string {
+// takeLines returns what was kept since the last time.
+func (a *auditLog) takeLines() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lines := a.lines
@@ -76,7 +76,7 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 	m, shut := offers("ls", "rm"), offers("op")
 	r := registry(t, Options{Policy: rulesOf(t, policy.Source{Deny: []string{"m.rm", "shut.*"}}), Audit: &audit},
 		map[string]*fakeHost{"m": m, "shut": shut})
-	audit.take()
+	audit.takeLines()
 	for _, name := range []string{"m.rm", "m__rm", "shut.op"} {
 		if got := call(t, r, name, "{}"); got.OK || got.Error.Code != tool.Forbidden {
 			t.Errorf("%s: got %+v, want it forbidden", name, got)
@@ -98,7 +98,7 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 		`policy:decision ok {"tool":"m.ls","decision":"allow","rule":"allow: the user's own tool"}`,
 		`module:invoke m ok {"op":"ls"}`,
 	}
-	if diff := cmp.Diff(want, audit.take()); diff != "" {
+	if diff := cmp.Diff(want, audit.takeLines()); diff != "" {
 		t.Error(diff)
 	}
 	health := map[string]bool{}
@@ -157,17 +157,17 @@ func TestCallsAreAudited(t *testing.T) {
 		`artifact:write m {"path":"/x.png","media_type":"image/png","asset_id":"a"}`,
 		`module:invoke m error {"op":"op"} tool_failed`,
 	}
-	if diff := cmp.Diff(want, audit.take()); diff != "" {
+	if diff := cmp.Diff(want, audit.takeLines()); diff != "" {
 		t.Error(diff)
 	}
 	r.Close(t.Context())
-	if got := audit.take(); !slices.Equal(got, []string{"mount:remove m"}) {
+	if got := audit.takeLines(); !slices.Equal(got, []string{"mount:remove m"}) {
 		t.Errorf("got %q", got)
 	}
 	r = registry(t, Options{Audit: &audit}, map[string]*fakeHost{"bare": offers("read", "write")})
 	call(t, r, "read", `{"path":"a.txt"}`)
 	call(t, r, "write", `{"path":"b.txt","content":"secret"}`)
-	got := audit.take()
+	got := audit.takeLines()
 	for _, want := range []string{`artifact:read bare {"path":"a.txt"}`, `artifact:write bare {"path":"b.txt"}`} {
 		if !slices.Contains(got, want) {
 			t.Errorf("got %q, want %s", got, want)
@@ -216,7 +216,7 @@ func TestReloadLeavesRunningCallsAlone(t *testing.T) {
 		})
 		<-enter
 	}
-	audit.take()
+	audit.takeLines()
 	write("changes", "2")
 	write("new", "1")
 	remove(t, dir, "goes.json")
@@ -231,7 +231,7 @@ func TestReloadLeavesRunningCallsAlone(t *testing.T) {
 		`mount:add changes {"kind":"tool","protocol":"gevals","version":"2"}`,
 		`mount:add new {"kind":"tool","protocol":"gevals","version":"1"}`,
 		"mount:remove changes", "mount:remove goes",
-	}, audit.take()); diff != "" {
+	}, audit.takeLines()); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]string{"changes.op": "2", "stays.op": "1", "goes.op": tool.UnsupportedOp} {

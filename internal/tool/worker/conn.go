@@ -201,7 +201,7 @@ func (c *Conn[M]) readLines() *tool.Fault {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		err = c.take(line)
+		err = c.dispatch(line)
 		var fault *tool.Fault
 		if errors.As(err, &fault) {
 			return fault
@@ -225,9 +225,9 @@ func (c *Conn[M]) readLines() *tool.Fault {
 	}
 }
 
-// take hands on what a line says. An error that is no [Fault] means that the line
+// dispatch hands on what a line says. An error that is no [Fault] means that the line
 // is noise.
-func (c *Conn[M]) take(line []byte) error {
+func (c *Conn[M]) dispatch(line []byte) error {
 	defer c.proc.Turn(line)()
 	m, err := c.dialogue.Decode(line)
 	if err != nil {

@@ -174,7 +174,7 @@ func (b *Board) Remove(id ID) {
 	if r == nil {
 		return
 	}
-	b.take(r)
+	b.hide(r)
 	delete(b.rows, id)
 	b.counts[r.state]--
 	b.settle()
@@ -253,7 +253,7 @@ func (b *Board) change(r *row, how func(*row)) {
 	after := r.place
 	r.place = before
 	if shown {
-		b.take(r)
+		b.hide(r)
 	}
 	r.place = after
 	b.counts[was]--
@@ -265,8 +265,8 @@ func (b *Board) change(r *row, how func(*row)) {
 	b.settle()
 }
 
-// take takes a row out of those that are shown.
-func (b *Board) take(r *row) {
+// hide takes a row out of those that are shown.
+func (b *Board) hide(r *row) {
 	if i := b.index(r); i >= 0 {
 		b.shown = slices.Delete(b.shown, i, i+1)
 	}

@@ -74,11 +74,11 @@ func (b *Board) press(msg tea.Msg, key string) Choice {
 	case "enter":
 		return b.on(Open)
 	case "tab":
-		b.ask(false, "")
+		b.openLine(false, "")
 		return Choice{}
 	case "f2":
 		if b.selected != nil {
-			b.ask(true, b.selected.info.Title)
+			b.openLine(true, b.selected.info.Title)
 		}
 		return Choice{}
 	case "ctrl+x":
@@ -147,8 +147,8 @@ func (b *Board) begins(i int) bool {
 		b.shown[i].place.folder != b.shown[i-1].place.folder
 }
 
-// ask opens the line.
-func (b *Board) ask(rename bool, text string) {
+// openLine opens the line.
+func (b *Board) openLine(rename bool, text string) {
 	b.say = ask{of: b.selected, rename: rename}
 	b.say.line.Set(text)
 }

@@ -1,7 +1,6 @@
 package highlight
 
 import (
-	"cmp"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,8 +20,8 @@ type scanner struct {
 	last [utf8.RuneSelf]int // behind the last place of a quotation mark, 0 if not looked for
 }
 
-// take adds the next n bytes as a token, to the last one if that is of the same kind.
-func (s *scanner) take(kind Kind, n int) {
+// emit adds the next n bytes as a token, to the last one if that is of the same kind.
+func (s *scanner) emit(kind Kind, n int) {
 	to := min(s.at+n, len(s.text))
 	if last := len(s.tokens) - 1; last >= 0 && s.tokens[last].Kind == kind {
 		s.tokens[last].Text = s.text[s.at-len(s.tokens[last].Text) : to]
@@ -93,7 +92,7 @@ func (s *scanner) step(depth int) {
 	c, fresh, next := s.text[s.at], s.fresh, s.next
 	if isSpace(c) {
 		s.fresh = fresh || c == '\n'
-		s.take(Text, 1)
+		s.emit(Text, 1)
 		return
 	}
 	s.fresh, s.next = false, Text
@@ -104,17 +103,17 @@ func (s *scanner) step(depth int) {
 	case s.mode == css && (c == '.' || c == '#') && s.word(s.rest()[1:]) > 0:
 		s.selector()
 	case fresh && c == '[' && s.sections:
-		s.take(Tag, s.line())
+		s.emit(Tag, s.line())
 	default:
 		s.fresh = fresh && c == '-' && s.keys == ":" // an item of a list in YAML
-		s.take(Text, 1)
+		s.emit(Text, 1)
 	}
 }
 
 func (s *scanner) comment() bool {
 	rest := s.rest()
 	if s.open != "" && strings.HasPrefix(rest, s.open) {
-		s.take(Comment, len(s.open)+s.endOfBlock(rest[len(s.open):]))
+		s.emit(Comment, len(s.open)+s.endOfBlock(rest[len(s.open):]))
 		return true
 	}
 	for opener := range strings.SplitSeq(s.comments, " ") {
@@ -124,7 +123,7 @@ func (s *scanner) comment() bool {
 		if opener == "#" && (isLetter(s.before()) || isDigit(s.before()) || strings.IndexByte("$&{}", s.before()) >= 0) {
 			continue // a#b, $#, ${#a}
 		}
-		s.take(Comment, s.line())
+		s.emit(Comment, s.line())
 		return true
 	}
 	return false
@@ -156,7 +155,7 @@ func (s *scanner) quoted(depth int) bool {
 		}
 		if q.as&char != 0 {
 			n := charLen(rest)
-			s.take(String, n)
+			s.emit(String, n)
 			return n > 0
 		}
 		s.quote(q, depth)
@@ -191,12 +190,12 @@ func (s *scanner) quote(q quote, depth int) {
 		s.last[mark] = 1 + strings.LastIndexByte(s.text, mark)
 	}
 	long := q.as&multi != 0 && (len(q.open) > 1 || s.last[mark] > s.at+1)
-	s.take(String, len(q.open))
+	s.emit(String, len(q.open))
 	for s.at < len(s.text) {
 		rest := s.rest()
 		switch {
 		case strings.HasPrefix(rest, q.close):
-			s.take(String, len(q.close))
+			s.emit(String, len(q.close))
 			if s.isKey(true) {
 				s.tokens[len(s.tokens)-1].Kind = Name
 			}
@@ -204,14 +203,14 @@ func (s *scanner) quote(q quote, depth int) {
 		case rest[0] == '\n' && !long:
 			return
 		case q.as&holes != 0 && s.hole != "" && depth < maxDepth && strings.HasPrefix(rest, s.hole):
-			s.take(Text, len(s.hole))
+			s.emit(Text, len(s.hole))
 			s.code(closer(s.hole), depth+1)
-			s.take(Text, 1)
+			s.emit(Text, 1)
 		case q.as&holes != 0 && rest[0] == '$' && s.variable():
 		case rest[0] == '\\' && q.as&raw == 0 && len(rest) > 1 && rest[1] != '\n':
-			s.take(String, 2)
+			s.emit(String, 2)
 		default:
-			s.take(String, 1)
+			s.emit(String, 1)
 		}
 	}
 }
@@ -237,7 +236,7 @@ func (s *scanner) number() bool {
 			break
 		}
 	}
-	s.take(Number, n)
+	s.emit(Number, n)
 	return true
 }
 
@@ -264,7 +263,7 @@ func (s *scanner) variable() bool {
 	default:
 		return false
 	}
-	s.take(Name, n)
+	s.emit(Name, n)
 	return true
 }
 
@@ -276,15 +275,15 @@ func (s *scanner) directive() bool {
 		return false
 	}
 	if strings.HasPrefix(rest, "#[") || strings.HasPrefix(rest, "#![") {
-		s.take(Meta, s.line())
+		s.emit(Meta, s.line())
 		return true
 	}
 	spaces := len(rest[1:]) - len(strings.TrimLeft(rest[1:], " "))
 	n := 1 + spaces + s.word(rest[1+spaces:])
 	include := strings.HasSuffix(rest[:n], "include")
-	if s.take(Meta, n); include && strings.HasPrefix(s.rest(), " <") {
-		s.take(Text, 1)
-		s.take(String, s.line())
+	if s.emit(Meta, n); include && strings.HasPrefix(s.rest(), " <") {
+		s.emit(Text, 1)
+		s.emit(String, s.line())
 	}
 	return true
 }
@@ -294,7 +293,7 @@ func (s *scanner) decorator() bool {
 	if rest[0] != '@' || !s.decorators || s.inWord(s.before()) || len(rest) < 2 || !isLetter(rest[1]) {
 		return false
 	}
-	s.take(Meta, 1+s.word(rest[1:]))
+	s.emit(Meta, 1+s.word(rest[1:]))
 	return true
 }
 
@@ -318,7 +317,7 @@ func (s *scanner) regexp() bool {
 		case c == '[' || c == ']':
 			class = c == '['
 		case c == '/' && !class:
-			s.take(String, n+1+s.word(rest[n+1:]))
+			s.emit(String, n+1+s.word(rest[n+1:]))
 			return true
 		}
 	}
@@ -330,10 +329,10 @@ func (s *scanner) selector() {
 	n := 1 + s.word(s.rest()[1:])
 	word := s.rest()[:n]
 	if word[0] == '#' && strings.Trim(word[1:], "0123456789abcdefABCDEF") == "" && (n == 4 || n == 5 || n == 7 || n == 9) {
-		s.take(Number, n)
+		s.emit(Number, n)
 		return
 	}
-	s.take(Tag, n)
+	s.emit(Tag, n)
 }
 
 // isKey tells whether what stands before the next byte is a key, by what follows it.
@@ -367,7 +366,7 @@ func (s *scanner) named(fresh bool, next Kind) {
 	word := s.rest()[:n]
 	member := s.before() == '.' && !strings.HasSuffix(s.text[:s.at], "..")
 	called := s.lisp && s.before() == '('
-	s.take(s.kindOf(word, member, called, fresh, next), n)
+	s.emit(s.kindOf(word, member, called, fresh, next), n)
 }
 
 func (s *scanner) kindOf(word string, member, called, fresh bool, next Kind) Kind {
@@ -408,131 +407,4 @@ func (s *scanner) kindOf(word string, member, called, fresh bool, next Kind) Kin
 		return Function
 	}
 	return Text
-}
-
-// lines scans what is told by how a line begins: differences, and Markdown.
-func (s *scanner) lines() {
-	fence := ""
-	for s.at < len(s.text) {
-		line := s.text[s.at : s.at+s.line()]
-		trimmed := strings.TrimLeft(line, " ")
-		kind := Text
-		switch {
-		case has(s.names, "diff"):
-			kind = ofDiff(line)
-		case fence != "" || strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~"):
-			kind = String
-			if fence == "" {
-				fence = trimmed[:3]
-			} else if strings.HasPrefix(trimmed, fence) {
-				fence = ""
-			}
-		case strings.HasPrefix(line, "#"):
-			kind = Name
-		case strings.HasPrefix(trimmed, ">"):
-			kind = Comment
-		}
-		if kind == Text {
-			s.inline(s.at + len(line))
-		}
-		s.take(kind, s.line())
-		s.take(Text, 1)
-	}
-}
-
-// inline takes the text of a line of Markdown, in which code stands out.
-func (s *scanner) inline(end int) {
-	for s.at < end {
-		n := strings.IndexByte(s.text[s.at:end], '`')
-		if n < 0 {
-			return
-		}
-		s.take(Text, n)
-		length := strings.IndexByte(s.text[s.at+1:end], '`')
-		if length < 0 {
-			return
-		}
-		s.take(String, length+2)
-	}
-}
-
-func ofDiff(line string) Kind {
-	for _, head := range []string{
-		"diff ", "index ", "--- ", "+++ ", "@@", "new file", "deleted file", "rename ",
-		"similarity ",
-	} {
-		if strings.HasPrefix(line, head) {
-			return Meta
-		}
-	}
-	switch {
-	case strings.HasPrefix(line, "+"):
-		return Added
-	case strings.HasPrefix(line, "-"):
-		return Removed
-	}
-	return Text
-}
-
-// console scans commands of a shell behind prompts, among what they have written.
-func (s *scanner) console() {
-	whole := s.text
-	for s.at < len(whole) {
-		s.text = whole[:s.at+until(whole[s.at:], "\n")]
-		prompt := 0
-		for _, mark := range []string{"$ ", "# ", "% ", "> ", "PS> "} {
-			if strings.HasPrefix(s.rest(), mark) {
-				prompt = len(mark)
-			}
-		}
-		if s.take(Meta, prompt); prompt > 0 {
-			s.code(0, 0)
-		}
-		s.take(Text, len(s.rest()))
-		s.text = whole
-		s.take(Text, 1)
-	}
-}
-
-// markup scans HTML and XML.
-func (s *scanner) markup() {
-	for s.at < len(s.text) {
-		rest := s.rest()
-		switch {
-		case rest[0] == '&':
-			if end := strings.IndexByte(rest[:min(len(rest), 12)], ';'); end > 0 {
-				s.take(Number, end+1)
-			} else {
-				s.take(Text, 1)
-			}
-		case rest[0] != '<':
-			n := strings.IndexAny(rest, "<&")
-			s.take(Text, cmp.Or(max(n, 0), len(rest)))
-		case s.comment():
-		case strings.HasPrefix(rest, "<!") || strings.HasPrefix(rest, "<?"):
-			s.take(Meta, until(rest, ">")+1)
-		case len(rest) > 1 && (isLetter(rest[1]) || rest[1] == '/'):
-			s.tag()
-		default:
-			s.take(Text, 1)
-		}
-	}
-}
-
-// tag takes a tag and its attributes.
-func (s *scanner) tag() {
-	n := len(s.rest()) - len(strings.TrimLeft(s.rest(), "</"))
-	s.take(Text, n)
-	s.take(Tag, s.word(s.rest()))
-	for s.at < len(s.text) && s.text[s.at] != '<' {
-		switch c := s.text[s.at]; {
-		case c == '>':
-			s.take(Text, 1)
-			return
-		case isLetter(c) || c == '@' || c == ':':
-			s.take(Name, max(s.word(s.rest()), 1))
-		case !s.quoted(maxDepth):
-			s.take(Text, 1)
-		}
-	}
 }

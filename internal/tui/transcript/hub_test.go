@@ -100,8 +100,8 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// ask sends one command and decodes the payload of the reply.
-func (h *hub) ask(command string, params, into any) {
+// command sends one command and decodes the payload of the reply.
+func (h *hub) command(command string, params, into any) {
 	h.t.Helper()
 	payload, err := json.Marshal(params)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 	)
 	rapid.Check(t, func(rt *rapid.T) {
 		var s protocol.Session
-		h.ask("new_session", map[string]any{}, &s)
+		h.command("new_session", map[string]any{}, &s)
 		live := fresh(plain)
 		for range rapid.IntRange(1, 2).Draw(rt, "prompts") {
 			var text string
@@ -150,7 +150,7 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 			var r struct {
 				Events []protocol.EventEnvelope `json:"events"`
 			}
-			h.ask("prompt", map[string]any{"session_id": s.SessionID, "text": text, "wait": true}, &r)
+			h.command("prompt", map[string]any{"session_id": s.SessionID, "text": text, "wait": true}, &r)
 			for i, env := range r.Events {
 				ev, err := client.Decode(env)
 				if err != nil {
@@ -163,7 +163,7 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 			}
 		}
 		var m protocol.Messages
-		h.ask("get_messages", map[string]any{"session_id": s.SessionID}, &m)
+		h.command("get_messages", map[string]any{"session_id": s.SessionID}, &m)
 		loaded := fresh(plain)
 		if err := loaded.Load(m.Messages, m.Runs, nil); err != nil {
 			rt.Fatal(err)

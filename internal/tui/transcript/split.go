@@ -75,7 +75,7 @@ func (b *body) advance(text string) bool {
 		case b.plain:
 			b.takePlain(text, was+lines)
 		case lines > 0:
-			b.take([]byte(b.now.opener+left[:lines]), was-len(b.now.opener))
+			b.addLines([]byte(b.now.opener+left[:lines]), was-len(b.now.opener))
 		}
 		switch {
 		case b.start > was:
@@ -140,9 +140,9 @@ func (b *body) takePlain(text string, end int) {
 	}
 }
 
-// take adds the parts that are complete in whole lines. shift is where these
+// addLines adds the parts that are complete in whole lines. shift is where these
 // begin in the text.
-func (b *body) take(lines []byte, shift int) {
+func (b *body) addLines(lines []byte, shift int) {
 	all := groups(lines)
 	from := len(b.now.opener)
 	for i, g := range all {

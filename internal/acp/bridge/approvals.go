@@ -14,17 +14,17 @@ import (
 	"noused/internal/protocol"
 )
 
-// errAnswered is why a question is taken back from the editor.
+// errAnswered is why an approval is taken back from the editor.
 var errAnswered = errors.New("answered elsewhere, or withdrawn")
 
-// syncQuestions asks what waits and was not asked, and takes back what does not
+// syncApprovals asks what waits and was not asked, and takes back what does not
 // wait any more.
-func (w *window) syncQuestions(waiting []protocol.Approval) {
+func (w *window) syncApprovals(waiting []protocol.Approval) {
 	open := map[string]bool{}
 	for _, a := range waiting {
 		if a.SessionID == w.id {
 			open[a.ApprovalID] = true
-			w.question(a)
+			w.askEditor(a)
 		}
 	}
 	for id := range w.asks {
@@ -34,8 +34,8 @@ func (w *window) syncQuestions(waiting []protocol.Approval) {
 	}
 }
 
-// question asks the editor. It is asked once, however often it is told.
-func (w *window) question(a protocol.Approval) {
+// askEditor asks the editor for an approval. It is asked once, however often it is told.
+func (w *window) askEditor(a protocol.Approval) {
 	if w.asks[a.ApprovalID] != nil || w.muted() {
 		return
 	}
@@ -65,7 +65,7 @@ func (w *window) question(a protocol.Approval) {
 	})
 }
 
-// unanswered is a question that the editor has put away although nobody has cancelled the
+// unanswered is an approval that the editor has put away although nobody has cancelled the
 // turn. Where the turn is one of its prompts nobody else may be there: the call is denied,
 // and the run goes on. A turn of another client's is not its to decide about.
 func (w *window) unanswered(a protocol.Approval) {
@@ -76,11 +76,11 @@ func (w *window) unanswered(a protocol.Approval) {
 		return
 	}
 	w.decide(protocol.ApproveParams{
-		ApprovalID: a.ApprovalID, Option: no.ID, Reason: "the question was put away in the editor without an answer",
+		ApprovalID: a.ApprovalID, Option: no.ID, Reason: "the approval was put away in the editor without an answer",
 	}, nil)
 }
 
-// resolved takes a question back that was answered elsewhere.
+// resolved takes an approval back that was answered elsewhere.
 func (w *window) resolved(id string) {
 	if cancel := w.asks[id]; cancel != nil {
 		delete(w.asks, id)
@@ -140,7 +140,7 @@ func (w *window) form(ctx context.Context, a protocol.Approval, message string) 
 	})
 }
 
-// permission is a question as editors are asked it.
+// permission is an approval as editors are asked it.
 func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 	p := acp.PermissionParams{SessionID: w.id}
 	if a.Kind != protocol.ApprovalBudget {
@@ -182,7 +182,7 @@ func wholeCommand(a protocol.Approval) []string {
 	return []string{fence, shown, fence}
 }
 
-// limit is a question that is about no call: it is shown as one of its own.
+// limit is an approval that is about no call: it is shown as one of its own.
 func (w *window) limit(a protocol.Approval) acp.ToolCall {
 	title := "The run has reached a limit"
 	if a.Reason != "" {

@@ -48,7 +48,7 @@ func TestALimitIsAskedAboutOnTheScreen(t *testing.T) {
 
 // What another session asks is counted on the screen at once, though nothing
 // happens in its own session; F6 leads there, and an answer from elsewhere ends it.
-func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
+func TestApprovalsOfOtherSessionsReachTheScreen(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{cols: 132, rows: 30})
