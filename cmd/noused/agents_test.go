@@ -89,7 +89,7 @@ func (h *hosting) queue(kind protocol.Kind, text string) {
 // looked for.
 func (h *hosting) until(what string) (lines []string) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		env, _, err := h.events.Next(ctx)
