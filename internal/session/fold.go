@@ -34,7 +34,7 @@ func (s *State) apply(r Record) error {
 	switch f := r.Fact.(type) {
 	case Created:
 		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
-		s.Servers, s.Agent = f.Servers, f.Agent
+		s.Servers, s.Agent, s.Titled = f.Servers, f.Agent, f.Title != ""
 	case MarkedRead:
 		s.Unread = false
 		return nil // the session is as it was
@@ -98,7 +98,7 @@ func (s *State) apply(r Record) error {
 func (s *State) applySetting(fact Fact) bool {
 	switch f := fact.(type) {
 	case TitleSet:
-		s.Title = f.Title
+		s.Title, s.Titled = f.Title, s.Titled || !f.Agent
 	case ToolsDeferred:
 		s.Deferred = f
 	case ModeSet:
