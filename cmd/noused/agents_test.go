@@ -89,7 +89,7 @@ func (h *hosting) queue(kind protocol.Kind, text string) {
 // looked for.
 func (h *hosting) until(what string) (lines []string) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		env, _, err := h.events.Next(ctx)
@@ -212,7 +212,7 @@ func TestAHostedTurnIsToldAsOurs(t *testing.T) {
 	h.prompt(strings.Join([]string{
 		"!think hm", "!say one", `!call c1 execute {"command":"ls"}`, "!begin c1", "!show c1 a file", "!done c1",
 		"!say two", "!call c2 edit", "!begin c2", "!diff c2", "!fail c2", "!message m2 three", "!message m3 four",
-		`!update plan [{"content":"eat","status":"pending","priority":"high"}]`, "!cost 0.25", "!read /etc/passwd",
+		`!update plan [{"content":"eat","status":"pending","priority":"high"}]`, "!cost 0.25", "!title a walk", "!read /etc/passwd",
 		"!elsewhere nothing",
 	}, "\n"))
 	got := h.until("run ends completed")[2:]
@@ -221,7 +221,7 @@ func TestAHostedTurnIsToldAsOurs(t *testing.T) {
 		"delta: three", "message end: three", "delta: four", "message end: four",
 		"delta: read: 0 bytes", "message end: read: 0 bytes", "turn ends end", "run ends completed")
 	st := h.state()
-	if st.Agent != "scripted" || st.Usage.InputTokens != 10 || st.Usage.Cost == nil || st.Usage.Cost.Amount != 0.25 ||
+	if st.Agent != "scripted" || st.Title != "a walk" || st.Usage.InputTokens != 10 || st.Usage.Cost == nil || st.Usage.Cost.Amount != 0.25 ||
 		!strings.Contains(string(st.SessionState), `"eat"`) {
 		t.Errorf("got agent %s, usage %+v, state %s", st.Agent, st.Usage, st.SessionState)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"noused/internal/agent"
 	"noused/internal/fleet"
 	"noused/internal/protocol"
 )
@@ -75,7 +76,7 @@ func TestConfigDefaults(t *testing.T) {
 		LogLevel:     zapcore.InfoLevel,
 		Policy: policySettings{Config: home + "/.config/noused/config.toml", Rules: home +
 			"/.config/noused/rules.toml"},
-		BuiltinTools: true,
+		BuiltinTools: true, Agents: agent.Known,
 		ConfigDir:    home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home +
 			"/.cache/noused/sandbox", Home: home,
 		Private: []string{

@@ -150,8 +150,16 @@ func (p *process) ask(ctx context.Context, method string, params, result any) er
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
 	raw, err := p.conn.Call(ctx, method, params)
-	if p.ctx.Err() != nil && err != nil && !errors.As(err, new(*acp.Error)) {
-		return context.Cause(p.ctx)
+	if err != nil && !errors.As(err, new(*acp.Error)) {
+		select {
+		case <-p.conn.Lost(): // before anybody has seen that the process ends
+			p.p.Stop()
+			<-p.over
+		default:
+		}
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"noused/internal/budget"
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -49,6 +50,9 @@ type Agent interface {
 	Close()
 }
 
+// maxAgentTitle is how long a title is that an agent gives, in bytes.
+const maxAgentTitle = 200
+
 // agentIn is something that the session's agent has said beside its turn.
 type agentIn struct{ news model.AgentNews }
 
@@ -63,6 +67,13 @@ func (in agentIn) step(m *machine) {
 	}
 	if n.Prompted != "" && run != nil {
 		m.record(session.AgentPrompted{RunID: run.ID, Text: n.Prompted})
+	}
+	if title := format.Clip(format.Line(n.Title), maxAgentTitle); title != "" && title != m.s.Title && !m.s.Titled {
+		m.record(session.TitleSet{Title: title, Agent: true})
+		m.publish(protocol.Status{
+			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + title,
+			Title: title,
+		})
 	}
 	if n.Patch != nil {
 		m.warned(m.ref(), "", model.ToolUpdate{Patch: n.Patch})

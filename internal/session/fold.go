@@ -35,7 +35,7 @@ func (s *State) apply(r Record) error {
 	case Created:
 		s.ID, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.ParentID, f.Workdir, r.At
 		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
-		s.Servers, s.Agent = f.Servers, f.Agent
+		s.Servers, s.Agent, s.Titled = f.Servers, f.Agent, f.Title != ""
 	case MarkedRead:
 		s.Unread = false
 		return nil // the session is as it was
@@ -100,6 +100,7 @@ func (s *State) applySetting(fact Fact) bool {
 	switch f := fact.(type) {
 	case TitleSet:
 		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
+		s.Titled = s.Titled || !f.Agent
 	case ToolsDeferred:
 		s.Deferred = f
 	case ModeSet:

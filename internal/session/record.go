@@ -60,9 +60,11 @@ type Created struct {
 	Servers []model.Server `json:"mcp_servers,omitempty"`
 }
 
-// TitleSet gives the session another title.
+// TitleSet gives the session another title. Agent says that its hosted agent did, which
+// counts for nothing once a person has.
 type TitleSet struct {
 	Title string `json:"title"`
+	Agent bool   `json:"agent,omitzero"`
 }
 
 // MarkedRead says that somebody has seen what the session has come to.

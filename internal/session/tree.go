@@ -106,6 +106,7 @@ type State struct {
 	ID, Title, ParentID  string
 	Workdir              string         // "": that of the daemon
 	Servers              []model.Server // for this session alone
+	Titled               bool           `json:",omitzero"` // by a person
 	Agent                string         `json:",omitzero"` // that makes its turns, "" for the daemon's own loop
 	AgentSession         string         `json:",omitzero"` // the id by which that knows it, "" for none yet
 	CreatedAt, UpdatedAt time.Time

@@ -329,6 +329,12 @@ func (a *agent) step(s *session, name, rest string) {
 	switch name {
 	case "say":
 		a.say(s, "agent_message_chunk", rest)
+	case "stamp": // so many times, what time it is in nanoseconds
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
+			time.Sleep(2 * time.Millisecond)
+		}
 	case "think":
 		a.say(s, "agent_thought_chunk", rest)
 	case "message": // with an id of its own

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// Whatever is killed, daemon or agent, and whenever: each accepted text is delivered once,
+// and reaches the agent once; each run ends once. NOUSED_TEST_KILLS says how many rounds.
+func TestHostedRunsAreKilledAtAnyMoment(t *testing.T) {
+	rounds := 8
+	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_KILLS")); err == nil {
+		rounds = n
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(rounds)))
+	h := newHost(t, "load")
+	var texts []string
+	send := func(wait bool) {
+		text := fmt.Sprintf("text-%d.", len(texts))
+		texts = append(texts, text)
+		_, err := client.Call(context.Background(), h.dial(), protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: h.session}, Wait: &wait, StreamingBehavior: protocol.KindFollowUp,
+			Text: text + "\n!think hm\n!call c1 execute\n!begin c1\n!show c1 out\n!done c1\n!say end",
+		})
+		var wire *protocol.Error
+		if err != nil && (!wait || !errors.As(err, &wire) || wire.Code == protocol.CommandRejected) {
+			t.Fatal(err)
+		}
+	}
+	for round := range rounds {
+		for range 1 + rng.IntN(3) {
+			send(false)
+		}
+		for range rng.IntN(40) { // events, and then it is killed
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			_, _, err := h.events.Next(ctx)
+			cancel()
+			if err != nil {
+				break
+			}
+		}
+		if starts := h.log("start"); rng.IntN(3) == 0 && len(starts) > 0 {
+			pid, _ := strconv.Atoi(strings.TrimPrefix(starts[len(starts)-1], "start "))
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		} else {
+			h.Kill()
+			h.Start()
+		}
+		h.follow()
+		if round%2 == 1 { // a run that crashes too often is ended
+			send(true)
+		}
+	}
+	send(true)
+	h.Stop()
+	h.deliveredOnce(texts)
+}
+
+// deliveredOnce compares the journal and the agent's own file with what was accepted.
+func (h *hosting) deliveredOnce(texts []string) {
+	h.t.Helper()
+	journal, err := os.ReadFile(filepath.Join(h.Dir, "state", "sessions", h.session+".jsonl"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	delivered, ended := map[string]int{}, map[string]int{}
+	for line := range bytes.Lines(journal) {
+		var r struct {
+			Type string `json:"type"`
+			Data struct {
+				RunID   string `json:"run_id"`
+				InputID string `json:"input_id"`
+				Message struct {
+					Role string `json:"role"`
+					Text string `json:"text"`
+				} `json:"message"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			h.t.Fatal(err)
+		}
+		text, _, _ := strings.Cut(r.Data.Message.Text, "\n")
+		switch {
+		case r.Type == "message" && r.Data.Message.Role == "user":
+			delivered[text]++
+		case r.Type == "run_started":
+			ended[r.Data.RunID] += 0
+		case r.Type == "run_ended":
+			ended[r.Data.RunID]++
+		}
+	}
+	h.log() // it has no complaint
+	var had strings.Builder
+	files, _ := filepath.Glob(filepath.Join(h.agentDir(), "s-*"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		had.Write(text)
+	}
+	for _, text := range texts {
+		if n, told := delivered[text], strings.Count(had.String(), text+"\n!think"); n != 1 || told != 1 {
+			h.t.Errorf("%s: delivered %d times, and the agent has it %d times, want both once", text, n, told)
+		}
+	}
+	for run, n := range ended {
+		if n != 1 {
+			h.t.Errorf("%s has ended %d times", run, n)
+		}
+	}
+}
