@@ -71,7 +71,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 			if none == (len(args) > 0) {
 				return cmdline.Errorf("set-tools wants the names of tools, or --none")
 			}
-			scope, err := a.scope(cmd.Context(), needOne)
+			scope, err := a.scope(cmd.Context(), needOrMake)
 			if err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ key:=json for anything else.`,
 			if err != nil {
 				return err
 			}
-			scope, err := a.scope(cmd.Context(), needOne)
+			scope, err := a.scope(cmd.Context(), needOrMake)
 			if err != nil {
 				return err
 			}

@@ -88,7 +88,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.write("half a sent")
 	h.press("ctrl+r")
 	h.until("all sessions, the one that waits first", func() bool {
-		return h.before("Ask for it", "needs you", "gpu", "(no title)", "box", "Train it", "gpu")
+		return h.before("Ask for it", "needs you", "gpu", "(no session yet)", "box", "Train it", "gpu")
 	})
 	h.write("train")
 	h.until("that alone", func() bool { return !h.before("Ask for it") })
@@ -103,7 +103,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.press("f6") // the session that asks, of the same host now
 	h.sees("Allow bash to run OUTSIDE")
 	h.press("ctrl+r")
-	h.sees("(no title)")
+	h.sees("(no session yet)")
 	h.write("box")
 	h.sees("1 of 3")
 	h.press("enter")
@@ -155,7 +155,7 @@ func TestAHostThatIsAwayHasALine(t *testing.T) {
 	h.sees("Train it")
 	p.Cut(true)
 	h.until("word of it", func() bool { return h.before("away", "gpu") || h.before("gpu", "away") })
-	h.until("the others", func() bool { return h.before("(no title)") })
+	h.until("the others", func() bool { return h.before("(no session yet)") })
 	h.write("gpu")
 	h.press("enter") // nothing can be chosen there, but what was listed
 	p.Cut(false)
@@ -185,7 +185,7 @@ func TestWhatWaitsForAHostIsGivenBack(t *testing.T) {
 	}
 	p.Cut(false)
 	h.press("ctrl+r")
-	h.sees("(no title)")
+	h.sees("(no session yet)")
 	h.write("box")
 	h.sees("1 of 2")
 	h.press("enter")
@@ -227,6 +227,7 @@ func TestTheBoardOfSeveralHosts(t *testing.T) {
 	train, asks := begun(t, gpu, "Train it"), begun(t, gpu, "Ask for it")
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
 	h.send(tea.WindowSizeMsg{Width: 120, Height: 40})
+	there(t, box, protocol.NewSession, protocol.NewSessionParams{Title: "Begin it", Activate: new(bool)})
 	h.press("f4")
 	h.sees("1 idle", "2 done, unread", "done, unread · gpu · "+gpu.Dir, "idle · box · "+box.Dir)
 	// What happens at either host is seen.
@@ -278,7 +279,7 @@ func TestAHostOfTheBoardGoesAway(t *testing.T) {
 	p := tuitest.NewProxy(t, gpu.Socket)
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", p.Socket))
 	h.press("f4")
-	h.sees("1 idle", "1 done, unread", "Train it")
+	h.sees("1 done, unread", "Train it")
 	p.Cut(true)
 	h.sees("○ Train it", "reconnecting", "gpu: ")
 	begun(t, box, "Mend it")

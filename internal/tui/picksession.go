@@ -58,8 +58,8 @@ func (o *overlay) items(m *model) []pick.Item {
 }
 
 // merged are the sessions of all daemons: those that wait for somebody, a line for each
-// daemon that has not listed its own, then those of the folder that is shown, then the
-// others.
+// daemon that has not listed its own, then those of the folder that is shown and a line for
+// each daemon that has none, then the others.
 func (o *overlay) merged(m *model) []pick.Item {
 	type row struct {
 		pick.Item
@@ -73,7 +73,8 @@ func (o *overlay) merged(m *model) []pick.Item {
 		for _, s := range l.list {
 			infos[s.SessionID] = s
 		}
-		for _, item := range pick.Sessions(l.list, l.matches, m.opts.Now(), m.opts.home()) {
+		own := pick.Sessions(l.list, l.matches, m.opts.Now(), m.opts.home())
+		for _, item := range own {
 			r := row{item, l, infos[item.ID], 3}
 			switch {
 			case infos[item.ID].SessionID == "": // found by its text
@@ -86,8 +87,12 @@ func (o *overlay) merged(m *model) []pick.Item {
 			r.ID, r.Detail = m.key(l.site, item.ID), l.site.opts.Host+"\t"+r.Detail
 			rows = append(rows, r)
 		}
-		if note := l.note(m); note.Note {
+		switch note := l.note(m); {
+		case note.Note:
 			rows = append(rows, row{note, l, protocol.SessionInfo{}, 1})
+		case len(own) == 0 && len(l.list) > 0: // a blank session leads there
+			note.ID, note.Title, note.Detail = m.key(l.site, l.list[0].SessionID), "(no session yet)", note.Title
+			rows = append(rows, row{note, l, protocol.SessionInfo{}, 2})
 		}
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Or(x.rank-y.rank, protocol.ByNeed(x.info, y.info)) })
