@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -266,7 +264,7 @@ func (a *app) importServers(ctx context.Context, file string) error {
 		if one.Err == nil {
 			taken = append(taken, one.Server.Name)
 		}
-		a.tellTaken(one)
+		servers.PrintTaken(a.Printer, one)
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("%s names no MCP server", file)
@@ -275,34 +273,6 @@ func (a *app) importServers(ctx context.Context, file string) error {
 		return &quietExit{exitFailed}
 	}
 	return a.reloadServers(ctx, taken...)
-}
-
-func (a *app) tellTaken(one mcpfile.Taken) {
-	why := ""
-	if one.Err != nil {
-		why = one.Err.Error()
-	}
-	if a.JSON {
-		line, err := json.Marshal(struct {
-			From  string   `json:"from"`
-			Name  string   `json:"name"`
-			Taken bool     `json:"taken"`
-			Why   string   `json:"why,omitzero"`
-			Notes []string `json:"notes,omitzero"`
-		}{one.From, one.Server.Name, one.Err == nil, why, one.Notes})
-		if err == nil {
-			a.JSONLine(line)
-		}
-		return
-	}
-	if one.Err != nil {
-		a.Println("not taken " + plain.OneLine(one.From, 70) + ": " + plain.OneLine(why, plain.AboutServer))
-		return
-	}
-	a.Println("taken     " + one.Server.Name + ": " + plain.OneLine(servers.Runs(one.Server), plain.AboutServer))
-	for _, note := range one.Notes {
-		a.Println("          " + plain.OneLine(note, plain.AboutServer))
-	}
 }
 
 // serverNames offers those of the user's file.
@@ -319,9 +289,4 @@ func (a *app) serverNames(_ *cobra.Command, args []string, _ string) ([]string, 
 		words = append(words, s.Name+"\t"+plain.OneLine(servers.Runs(s), 40))
 	}
 	return completions(words, nil)
-}
-
-// keysOf are the keys of pairs, sorted and in one line.
-func keysOf(pairs map[string]string) string {
-	return strings.Join(slices.Sorted(maps.Keys(pairs)), ", ")
 }

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
-	"noused/internal/client/plain"
 	"noused/internal/client/servers"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -47,39 +42,11 @@ func (a *app) listServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(v.Servers))
-	for i, s := range v.Servers {
-		if a.JSON {
-			a.printServer(s)
-		}
-		rows[i] = []string{
-			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"),
-			plain.OneLine(cmp.Or(s.Message, s.Runs), plain.AboutServer),
-		}
-	}
-	switch {
-	case a.JSON:
-	case len(rows) > 0:
-		a.Table([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
-	case len(v.Problems) == 0:
-		a.Notef("there is none; nous mcp add and nous mcp import add some")
-	}
-	for _, note := range v.Notes {
-		a.Notef("%s", note)
-	}
-	for _, problem := range v.Problems {
-		a.Complain(problem)
-	}
+	v.Print(a.Printer)
 	if len(v.Problems) > 0 {
 		return &quietExit{exitFailed}
 	}
 	return nil
-}
-
-func (a *app) printServer(s servers.Row) {
-	if line, err := json.Marshal(s, json.Deterministic(true)); err == nil {
-		a.JSONLine(line)
-	}
 }
 
 // viewServers puts together what the files say and what the daemon knows.
@@ -147,39 +114,7 @@ values may be secrets.`,
 			if i < 0 {
 				return fmt.Errorf("there is no server %s here; nous mcp list shows all", args[0])
 			}
-			if a.JSON {
-				a.printServer(v.Servers[i])
-				return nil
-			}
-			a.showServer(v.Servers[i])
-			return nil
+			return v.Servers[i].Print(a.Printer)
 		},
 	}
-}
-
-func (a *app) showServer(s servers.Row) {
-	pairs := [][2]string{
-		{"server", s.Name},
-		{"state", strings.TrimSuffix(s.State+": "+plain.OneLine(s.Message, plain.AboutServer), ": ")},
-	}
-	for _, p := range [][2]string{
-		{"runs", plain.OneLine(s.Runs, plain.AboutServer)},
-		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},
-		{"folder", s.Workdir},
-		{"starts in", s.Entry.Cwd},
-		{"variables", keysOf(s.Entry.Env)},
-		{"headers", keysOf(s.Entry.Headers)},
-		{"timeout", s.Entry.Timeout},
-		{"trust", s.Entry.Trust},
-		{"only", strings.Join(s.Entry.Tools, ", ")},
-		{"sandbox", s.Entry.Sandbox},
-		{"tools", strings.Join(s.Named, ", ")},
-		{"left out", plain.OneLine(strings.Join(s.LeftOut, "; "), 4*plain.AboutServer)},
-		{"prompts", s.PromptWords()},
-	} {
-		if p[1] != "" {
-			pairs = append(pairs, p)
-		}
-	}
-	a.Pairs(pairs)
 }
