@@ -1,7 +1,5 @@
 package protocol
 
-import ()
-
 // Since says how firmly a command is promised (wire-v1 §3).
 type Since string
 

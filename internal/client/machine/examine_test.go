@@ -20,7 +20,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// What is to be done on the host is a line for the shell there, or here.
+// There names the command line that does something on the host.
 func TestHowSomethingIsDoneThere(t *testing.T) {
 	for want, h := range map[string]*Host{
 		"run `ssh box nous logs`": {Name: "box"},
