@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/approval"
@@ -19,7 +17,6 @@ import (
 	"noused/internal/client/jobs"
 	"noused/internal/client/live"
 	"noused/internal/client/machine"
-	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
@@ -278,48 +275,8 @@ line says so; with --json it is "rival".`,
 			if len(seen) == 0 {
 				a.Notef("no daemon has joined the fleet at %s", f.Server())
 			}
-			err = a.printHosts(seen, time.Now())
-			a.tellRivals(seen)
-			return err
+			return jobs.PrintHosts(a.Printer, seen, time.Now())
 		},
-	}
-}
-
-func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
-	if a.JSON {
-		for _, h := range hosts {
-			line, err := json.Marshal(struct {
-				fleet.Presence
-				Last time.Time `json:"last_seen"`
-			}{h.Presence, h.Last})
-			if err != nil {
-				return err
-			}
-			a.JSONLine(line)
-		}
-		return nil
-	}
-	rows := [][]string{{"HOST", "RUNNING", "WAITING", "SLOTS", "SEEN", "VERSION", "LABELS"}}
-	for _, h := range hosts {
-		rows = append(rows, []string{
-			h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots),
-			format.Age(h.Last, now), plain.OneLine(h.Version, 20), jobs.LabelText(h.Labels),
-		})
-	}
-	if len(hosts) > 0 {
-		a.Table(rows[0], rows[1:])
-	}
-	return nil
-}
-
-// tellRivals lists the names that two daemons want.
-func (a *app) tellRivals(hosts []via.Seen) {
-	for _, h := range hosts {
-		if r := h.Rival; r != nil {
-			a.Notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of "+
-				"the two another name in its [fleet]",
-				h.Name, plain.OneLine(r.Epoch, 64), plain.OneLine(r.Version, 20), plain.OneLine(r.Workdir, 80))
-		}
 	}
 }
 

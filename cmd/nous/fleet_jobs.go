@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path"
 	"strings"
 
@@ -11,15 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/jobs"
-	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
-	"noused/internal/format"
 	"noused/internal/protocol"
 )
-
-const maxReason = 2000 // of why a job has failed
 
 func (a *app) fleetSubmitCommand() *cobra.Command {
 	var (
@@ -132,7 +127,8 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 		}
 		return leftOr(err)
 	}
-	return a.printEnd(end)
+	jobs.PrintEnd(a.Printer, end)
+	return exitOfRun(protocol.AgentEnd{StopReason: end.StopReason, Error: end.Error}, false)
 }
 
 func (a *app) printJobID(id string) {
@@ -142,35 +138,6 @@ func (a *app) printJobID(id string) {
 		return
 	}
 	a.Println(id)
-}
-
-// printEnd prints how a job ended, and exits as its run does.
-func (a *app) printEnd(e job.End) error {
-	if a.JSON {
-		a.JSONLine(e.Encode())
-		return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
-	}
-	if e.Output != "" {
-		a.Println(e.Output)
-	}
-	host := plain.OneLine(e.Host, jobs.MaxWord)
-	if e.OutputTruncated {
-		a.Notef("the answer is longer; it is in the session %s of %s", plain.OneLine(e.SessionID, jobs.MaxWord), host)
-	}
-	switch {
-	case e.Error != nil:
-		on := ""
-		if host != "" {
-			on = " on " + host
-		}
-		why := plain.OneLine(plain.ErrorText(e.Error.Code, e.Error.Message, ""), maxReason)
-		a.Complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, why))
-	case e.StopReason == protocol.StopAborted && e.Host == "":
-		a.Complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
-	case e.StopReason == protocol.StopAborted:
-		a.Complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
-	}
-	return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 }
 
 func (a *app) fleetCancelCommand() *cobra.Command {
@@ -223,50 +190,9 @@ text it was submitted with, prints the last answer again.`,
 			}
 			all, err := f.List(cmd.Context())
 			if err == nil {
-				a.printListing(all)
+				all.Print(a.Printer)
 			}
 			return err
 		},
-	}
-}
-
-func (a *app) printListing(all jobs.Listing) {
-	a.printJobs(all.Jobs)
-	if all.Older > 0 {
-		a.Notef("%s that ended earlier: of those that are over only the newest %d are listed",
-			format.Count(all.Older, "more job"), jobs.MaxListed)
-	}
-	if all.More {
-		a.Notef("more jobs wait or run than the oldest %d, which are listed", jobs.MaxListed)
-	}
-	if all.Unread > 0 {
-		a.Notef("there are too many claims: %d were not looked at, and what is shown as queued may run", all.Unread)
-	}
-}
-
-func (a *app) printJobs(all []jobs.Listed) {
-	rows := make([][]string, len(all))
-	for i, j := range all {
-		if a.JSON {
-			line, _ := json.Marshal(j)
-			a.JSONLine(line)
-			continue
-		}
-		state := j.State
-		if j.StopReason != "" {
-			state = string(j.StopReason)
-		}
-		rows[i] = []string{
-			plain.OneLine(j.ID, jobs.MaxWord), plain.OneLine(state, jobs.MaxWord),
-			plain.OneLine(cmp.Or(j.Host, "-"), jobs.MaxWord), plain.OneLine(cmp.Or(j.SessionID, "-"), jobs.MaxWord),
-			j.When(), plain.OneLine(cmp.Or(j.Why, j.Prompt), 2*plain.LineWidth),
-		}
-	}
-	switch {
-	case a.JSON:
-	case len(all) == 0:
-		a.Notef("there are no jobs")
-	default:
-		a.Table([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
 	}
 }

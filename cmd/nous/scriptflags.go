@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/servers"
 	"noused/internal/cmdline"
 	"noused/internal/jsonschema"
 	"noused/internal/mcpfile"
@@ -139,21 +140,9 @@ func (f *scriptFlags) servers() ([]protocol.MCPServer, error) {
 	if err != nil {
 		return nil, cmdline.Errorf("--mcp-config: %v", err)
 	}
-	list := []protocol.MCPServer{}
-	for _, s := range file.Servers {
-		if s.Disabled {
-			continue
-		}
-		if s.Cwd != "" || s.Timeout != "" || s.Trust != "" || s.Tools != nil || s.Sandbox != "" || s.SandboxWrite != nil {
-			return nil, cmdline.Errorf("--mcp-config: %s: cwd, timeout, trust, tools and sandbox cannot be said of a "+
-				"server of one session; nous mcp add keeps one that has them", s.Place)
-		}
-		if s, err = s.Expand(os.LookupEnv); err != nil {
-			return nil, cmdline.Errorf("--mcp-config: %v", err)
-		}
-		list = append(list, protocol.MCPServer{
-			Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers,
-		})
+	list, err := servers.OfSession(file, os.LookupEnv)
+	if err != nil {
+		return nil, cmdline.Errorf("--mcp-config: %v", err)
 	}
 	return list, nil
 }

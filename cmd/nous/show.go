@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"noused/internal/client"
 	"noused/internal/client/export"
 	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
@@ -102,8 +100,13 @@ func (a *app) messagesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c, err := a.dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
 			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true}
-			session, err := a.printMessages(cmd.Context(), p, full)
+			session, err := export.Messages(cmd.Context(), a.senderOver(c), a.Printer, p, full)
 			if session != "" {
 				a.seen(cmd.Context(), session)
 			}
@@ -114,59 +117,6 @@ func (a *app) messagesCommand() *cobra.Command {
 	a.rawFlag(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print tool calls and results whole")
 	return cmd
-}
-
-// printMessages prints a conversation page by page, and with --json as the one reply that
-// all pages are together. session is whose it is, where all of it was read.
-func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, full bool) (session string, err error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	if a.JSON {
-		return a.printWholeMessages(ctx, c, p)
-	}
-	printed := false
-	for page, err := range client.Pages(p, client.Messages(ctx, a.senderOver(c))) {
-		if err != nil {
-			return "", err
-		}
-		session = page.SessionID
-		for _, entry := range page.Messages {
-			if printed {
-				a.Println("")
-			}
-			printed = true
-			if err := a.Entry(entry, full); err != nil {
-				return session, err
-			}
-		}
-	}
-	return session, nil
-}
-
-// printWholeMessages prints a conversation as JSON: a reply of one page as it came.
-func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protocol.GetMessagesParams) (session string,
-	err error,
-) {
-	var only []byte
-	pages := 0
-	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
-		pages++
-		if only, err = client.Raw(ctx, a.senderOver(c), protocol.GetMessages, p); err == nil {
-			err = json.Unmarshal(only, &page)
-		}
-		return page, err
-	})
-	switch {
-	case err != nil:
-		return "", err
-	case pages > 1:
-		return all.SessionID, a.Encoded(all)
-	}
-	a.JSONLine(only)
-	return all.SessionID, nil
 }
 
 func (a *app) exportCommand() *cobra.Command {

@@ -29,7 +29,7 @@ func openInstructions(cfg Config) (*instructions.Instructions, error) {
 	return instructions.New(o)
 }
 
-// surroundings are the instructions as the run loop asks for them, in a folder.
+// instructionsAdapter gives the run loop the instructions of a folder, as it asks for them.
 type instructionsAdapter struct{ of *instructions.Instructions }
 
 func (s instructionsAdapter) Environment(ctx context.Context, workdir string) string {

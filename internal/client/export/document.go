@@ -1,9 +1,9 @@
 // Package export writes a session as a document: Markdown, JSON, one web page, or a
-// trajectory (ATIF).
+// trajectory (ATIF). It also prints a conversation as text.
 //
-// Its functions may be called from any goroutine; Read blocks until the daemon has answered. The
-// package refuses to let a text of the session out of its place in the document, and to send what
-// it writes anywhere.
+// Its functions may be called from any goroutine; Read and Messages block until the daemon has
+// answered. The package refuses to let a text of the session out of its place in the document, and
+// to send what it writes anywhere.
 package export
 
 import (

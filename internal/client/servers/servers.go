@@ -124,11 +124,33 @@ func (v *View) add(s mcpfile.Server, workdir string, otherwise protocol.ServerIn
 
 func (v *View) problem(err error) { v.Problems = append(v.Problems, err.Error()) }
 
-// PromptWords are a server's prompts, as they are written in a text.
-func (s Row) PromptWords() string {
+// promptWords are a server's prompts, as they are written in a text.
+func (s Row) promptWords() string {
 	names := make([]string, len(s.Prompts))
 	for i, p := range s.Prompts {
 		names[i] = "/" + s.Name + "." + p.Name
 	}
 	return strings.Join(names, ", ")
+}
+
+// OfSession are the servers of a file as one session alone has them. lookup is for ${VAR}.
+func OfSession(file *mcpfile.File, lookup func(string) (string, bool)) ([]protocol.MCPServer, error) {
+	list := []protocol.MCPServer{}
+	for _, s := range file.Servers {
+		if s.Disabled {
+			continue
+		}
+		if s.Cwd != "" || s.Timeout != "" || s.Trust != "" || s.Tools != nil || s.Sandbox != "" || s.SandboxWrite != nil {
+			return nil, fmt.Errorf("%s: cwd, timeout, trust, tools and sandbox cannot be said of a "+
+				"server of one session; nous mcp add keeps one that has them", s.Place)
+		}
+		s, err := s.Expand(lookup)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, protocol.MCPServer{
+			Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers,
+		})
+	}
+	return list, nil
 }
