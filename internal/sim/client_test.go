@@ -479,8 +479,8 @@ func (c *client) read() {
 		c.last = batch.To
 	}
 	for _, e := range entries {
-		if e.Seq != c.last+1 {
-			w.fail("%s reads event %d after %d", c.name, e.Seq, c.last)
+		if e.Seq != c.last+1 || protocol.SeqOf(e.Line) != e.Seq {
+			w.fail("%s reads event %d, number %d, after %d", c.name, protocol.SeqOf(e.Line), e.Seq, c.last)
 		}
 		c.last = e.Seq
 	}
