@@ -376,6 +376,9 @@ func (c *client) replied(cmd *command, line []byte) {
 	case "abort":
 		in, run := cmd.payload["session_id"].(string), r.Payload.RunID
 		w.vow("aborted: "+run, in, func(all map[string]*sessiontest.Story) bool {
+			if all[in] == nil {
+				return false
+			}
 			_, ok := all[in].Aborts[run]
 			return ok
 		})
