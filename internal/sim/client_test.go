@@ -376,6 +376,9 @@ func (c *client) replied(cmd *command, line []byte) {
 	case "abort":
 		in, run := cmd.payload["session_id"].(string), r.Payload.RunID
 		w.vow("aborted: "+run, in, func(all map[string]*sessiontest.Story) bool {
+			if all[in] == nil {
+				return false
+			}
 			_, ok := all[in].Aborts[run]
 			return ok
 		})
@@ -479,8 +482,8 @@ func (c *client) read() {
 		c.last = batch.To
 	}
 	for _, e := range entries {
-		if e.Seq != c.last+1 {
-			w.fail("%s reads event %d after %d", c.name, e.Seq, c.last)
+		if e.Seq != c.last+1 || protocol.SeqOf(e.Line) != e.Seq {
+			w.fail("%s reads event %d, number %d, after %d", c.name, protocol.SeqOf(e.Line), e.Seq, c.last)
 		}
 		c.last = e.Seq
 	}
