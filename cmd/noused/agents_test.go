@@ -337,7 +337,8 @@ path = ["src/**"]`)
 	h.until("run ends completed")
 	got := h.log("answer")
 	slices.Sort(got[4:7])
-	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected yes", "answer selected ever",
+	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected yes",
+		"answer selected ever",
 		"answer selected no", "answer selected yes", "answer cancelled ")
 }
 
