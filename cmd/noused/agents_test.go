@@ -221,7 +221,8 @@ func TestAHostedTurnIsToldAsOurs(t *testing.T) {
 		"delta: three", "message end: three", "delta: four", "message end: four",
 		"delta: read: 0 bytes", "message end: read: 0 bytes", "turn ends end", "run ends completed")
 	st := h.state()
-	if st.Agent != "scripted" || st.Title != "a walk" || st.Usage.InputTokens != 10 || st.Usage.Cost == nil || st.Usage.Cost.Amount != 0.25 ||
+	if st.Agent != "scripted" || st.Title != "a walk" || st.Usage.InputTokens != 10 ||
+		st.Usage.Cost == nil || st.Usage.Cost.Amount != 0.25 ||
 		!strings.Contains(string(st.SessionState), `"eat"`) {
 		t.Errorf("got agent %s, usage %+v, state %s", st.Agent, st.Usage, st.SessionState)
 	}
@@ -337,7 +338,8 @@ path = ["src/**"]`)
 	got := h.log("answer")
 	slices.Sort(got[4:7])
 	h.wants(got, "answer selected yes", "answer selected no", "answer selected yes", "answer selected yes",
-		"answer selected ever", "answer selected no", "answer selected yes", "answer cancelled ")
+		"answer selected ever",
+		"answer selected no", "answer selected yes", "answer cancelled ")
 }
 
 // A session's run goes on with the same agent's session after the daemon was killed, and

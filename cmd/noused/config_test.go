@@ -77,7 +77,7 @@ func TestConfigDefaults(t *testing.T) {
 		Policy: policySettings{Config: home + "/.config/noused/config.toml", Rules: home +
 			"/.config/noused/rules.toml"},
 		BuiltinTools: true, Agents: agent.Known,
-		ConfigDir:    home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home +
+		ConfigDir: home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home +
 			"/.cache/noused/sandbox", Home: home,
 		Private: []string{
 			home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused",
