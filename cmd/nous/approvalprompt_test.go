@@ -113,7 +113,7 @@ func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
 		f(a)
 		return out.String()
 	}
-	full = print(func(a *app) { a.printQuestion(q, q.CreatedAt) })
+	full = print(func(a *app) { a.printApproval(q, q.CreatedAt) })
 	listed = print(func(a *app) { a.printWaiting("", q, protocol.SessionInfo{}, q.CreatedAt) })
 	asked = print(func(a *app) { a.console().NewApprovalPrompt().Ask(q) })
 	return full, listed, asked

@@ -50,31 +50,31 @@ over nights and restarts.`,
 			if a.several() {
 				return a.approvalsOfHosts(cmd.Context(), args)
 			}
-			q, err := a.questions(cmd.Context())
+			q, err := a.waitingApprovals(cmd.Context())
 			if err != nil {
 				return err
 			}
 			q = q.of(a.session)
 			if len(args) == 0 {
-				a.printQuestions(q, time.Now())
+				a.printApprovals(q, time.Now())
 				return nil
 			}
 			one, err := q.one(args[0])
 			if one.Shortened {
-				q, err = a.questionsIn(cmd.Context(), one.SessionID)
+				q, err = a.waitingIn(cmd.Context(), one.SessionID)
 				one, _ = q.one(one.ApprovalID)
 			}
 			switch {
 			case err != nil:
 				return err
 			case one.ApprovalID == "":
-				return noQuestion(args[0])
+				return noApproval(args[0])
 			case a.JSON:
 				a.JSONLine(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool {
 					return o.ApprovalID == one.ApprovalID
 				})])
 			default:
-				a.printQuestion(one, time.Now())
+				a.printApproval(one, time.Now())
 			}
 			return nil
 		},
@@ -113,7 +113,7 @@ cancel neither. The tool's call goes on with the answer.`,
 			if err != nil {
 				return err
 			}
-			return a.answerQuestion(cmd.Context(), id, option, "", content)
+			return a.answerApproval(cmd.Context(), id, option, "", content)
 		},
 	}
 	cmd.Flags().StringVar(&content, "content", "", "what fills in a form: a `JSON` object")
@@ -149,7 +149,7 @@ the model reads the reason. A run that has reached a limit ends.`,
 		Args:              cmdline.Wants(0, 1, "ID, the id of an approval, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), protocol.OptionDeny, reason, "")
+			return a.answerApproval(cmd.Context(), strings.Join(args, ""), protocol.OptionDeny, reason, "")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the model reads: `text` of at most 4096 bytes")
@@ -182,8 +182,8 @@ denies, nor a limit.`,
 	}
 }
 
-// questions are those that wait, the oldest first, and the sessions they are of.
-type questions struct {
+// waitingApprovals are those that wait, the oldest first, and the sessions they are of.
+type waitingApprovals struct {
 	list       []protocol.Approval
 	raw        []jsontext.Value // as they are on the wire
 	sessions   map[string]protocol.SessionInfo
@@ -197,26 +197,26 @@ const mostStates = 5
 
 const incomplete = "the daemon has just started and still reads sessions, which may ask something, too"
 
-// questions asks for those of the daemon, or with --session of one session. It waits
+// waitingApprovals asks for those of the daemon, or with --session of one session. It waits
 // for a daemon that still reads them, for a while.
-func (a *app) questions(ctx context.Context) (q questions, err error) {
-	q, err = a.questionsNow(ctx)
+func (a *app) waitingApprovals(ctx context.Context) (q waitingApprovals, err error) {
+	q, err = a.waitingNow(ctx)
 	if q.incomplete {
 		a.Notef(incomplete + "; waiting for them")
 	}
 	for n := 1; q.incomplete && err == nil && n < mostStates; n++ {
-		q, err = a.questionsNow(ctx)
+		q, err = a.waitingNow(ctx)
 	}
 	return q, err
 }
 
-// questionsNow are those that the daemon knows.
-func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
+// waitingNow are those that the daemon knows.
+func (a *app) waitingNow(ctx context.Context) (q waitingApprovals, err error) {
 	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil || len(all) == 0 { // get_state would make one
 		return q, err
 	}
-	if q, err = a.questionsIn(ctx, ""); err != nil {
+	if q, err = a.waitingIn(ctx, ""); err != nil {
 		return q, err
 	}
 	q.sessions = map[string]protocol.SessionInfo{}
@@ -226,9 +226,9 @@ func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
 	return q, nil
 }
 
-// questionsIn are those in the state of a session, "" the active one. Its own is
+// waitingIn are those in the state of a session, "" the active one. Its own is
 // there in full.
-func (a *app) questionsIn(ctx context.Context, session string) (q questions, err error) {
+func (a *app) waitingIn(ctx context.Context, session string) (q waitingApprovals, err error) {
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}}
 	payload, err := client.Raw(ctx, a.daemonSender(), protocol.GetState, p)
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 	return q, q.addPending(state.Pending)
 }
 
-func (q *questions) addPending(pending []jsontext.Value) error {
+func (q *waitingApprovals) addPending(pending []jsontext.Value) error {
 	for _, raw := range pending {
 		var one protocol.Approval
 		if err := json.Unmarshal(raw, &one); err != nil {
@@ -261,9 +261,9 @@ func (q *questions) addPending(pending []jsontext.Value) error {
 	return nil
 }
 
-// one is the question that an id or the beginning of one means, "" the only one. It
+// one is the approval that an id or the beginning of one means, "" the only one. It
 // is empty where none of those that wait is meant.
-func (q questions) one(id string) (protocol.Approval, error) {
+func (q waitingApprovals) one(id string) (protocol.Approval, error) {
 	var found []protocol.Approval
 	for _, one := range q.list {
 		if one.ApprovalID == id {
@@ -288,7 +288,7 @@ func (q questions) one(id string) (protocol.Approval, error) {
 	return protocol.Approval{}, fmt.Errorf("%q may be any of %d approvals: %s", id, len(found), idsOf(found))
 }
 
-func noQuestion(id string) error {
+func noApproval(id string) error {
 	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: no approval that waits has the id %.80q", id)
 }
 
@@ -305,10 +305,10 @@ func idsOf(list []protocol.Approval) string {
 	return strings.Join(ids, ", ")
 }
 
-// answerQuestion sends an answer and prints what it allows. What is no
-// question of those that wait the daemon is told as it is: it knows the answered ones.
-func (a *app) answerQuestion(ctx context.Context, id, option, reason, content string) error {
-	one, err := a.questionToAnswer(ctx, id, option)
+// answerApproval sends an answer and prints what it allows. An id that is
+// none of those that wait goes to the daemon as it is: it knows the answered ones.
+func (a *app) answerApproval(ctx context.Context, id, option, reason, content string) error {
+	one, err := a.approvalToAnswer(ctx, id, option)
 	if err != nil {
 		return err
 	}
@@ -332,11 +332,11 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 	return err
 }
 
-// questionToAnswer is the question that an id, or the beginning of one, means: of the
+// approvalToAnswer is the approval that an id, or the beginning of one, means: of the
 // session that the command names, where it names one. Where none is named and without
 // an id it has to be the only one that waits, and of a session of this folder: nobody
-// answers another session's question without having said so.
-func (a *app) questionToAnswer(ctx context.Context, id, option string) (one protocol.Approval, err error) {
+// answers another session's approval without having said so.
+func (a *app) approvalToAnswer(ctx context.Context, id, option string) (one protocol.Approval, err error) {
 	named := a.session != "" || a.active || a.workdir != "" || os.Getenv("NOUS_SESSION") != ""
 	var scope protocol.Scope // found first: to ask for the state may make a session
 	what := needIfAny
@@ -348,7 +348,7 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 			return one, err
 		}
 	}
-	q, err := a.questions(ctx)
+	q, err := a.waitingApprovals(ctx)
 	if err != nil {
 		return one, err
 	}
@@ -390,8 +390,8 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 	return one, err
 }
 
-// of are the questions of one session, all of them with "".
-func (q questions) of(session string) questions {
+// of are the approvals of one session, all of them with "".
+func (q waitingApprovals) of(session string) waitingApprovals {
 	if session == "" {
 		return q
 	}
@@ -405,7 +405,7 @@ func (q questions) of(session string) questions {
 	return only
 }
 
-// wholeApproval is the id of a question of this folder's session that apr-N, or
+// wholeApproval is the id of an approval of this folder's session that apr-N, or
 // more of it, means; the daemon knows what was answered there.
 func (a *app) wholeApproval(ctx context.Context, id string) string {
 	scope, err := a.scope(ctx, needIfAny)
@@ -424,7 +424,7 @@ func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string
 	if len(args) > 0 {
 		return completions(nil, nil)
 	}
-	q, err := a.questionsNow(cmd.Context())
+	q, err := a.waitingNow(cmd.Context())
 	var words []string
 	for _, one := range q.of(a.session).list {
 		words = append(words, one.ApprovalID+"\t"+approval.Summary(one, 40))
@@ -440,7 +440,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	if len(args) > 1 {
 		return completions(nil, nil)
 	}
-	q, err := a.questionsNow(cmd.Context())
+	q, err := a.waitingNow(cmd.Context())
 	one, _ := q.of(a.session).one(args[0])
 	var words []string
 	for _, o := range one.Options {
@@ -451,7 +451,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	return completions(words, err)
 }
 
-// approvalsOf is what a prompt says of its run's questions: where nobody sees them,
+// approvalsOf is what a prompt says of its run's approvals: where nobody sees them,
 // they are denied unless the flag says otherwise. "" is ask.
 func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 	switch mode := protocol.ApprovalMode(flag); {
@@ -477,10 +477,10 @@ func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 	return err
 }
 
-// What a question looks like.
+// What an approval looks like.
 
-// printQuestions lists questions, each in a few lines, or as they are on the wire.
-func (a *app) printQuestions(q questions, now time.Time) {
+// printApprovals lists approvals, each in a few lines, or as they are on the wire.
+func (a *app) printApprovals(q waitingApprovals, now time.Time) {
 	switch {
 	case q.incomplete:
 		defer a.Notef(incomplete + ": list them again")
@@ -501,7 +501,7 @@ func (a *app) printQuestions(q questions, now time.Time) {
 	}
 }
 
-// printWaiting prints a question of a list; where is the host that it is of, or "".
+// printWaiting prints an approval of a list; where is the host that it is of, or "".
 func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
 	a.Spans(plain.Span{Text: plain.Cell(where)}, plain.Span{Text: plain.Cell(one.ApprovalID), Look: plain.Bold},
 		plain.Span{Text: "  " + format.Age(one.CreatedAt, now), Look: plain.Dim})
@@ -524,8 +524,8 @@ func (a *app) fold(text string) string {
 	return strings.TrimSuffix(plain.Fold(text, plain.WidthOf(a.out.W)), "\n")
 }
 
-// printQuestion prints a question in full.
-func (a *app) printQuestion(q protocol.Approval, now time.Time) {
+// printApproval prints an approval in full.
+func (a *app) printApproval(q protocol.Approval, now time.Time) {
 	text := approval.Text(q)
 	a.Pairs([][2]string{
 		{"id", plain.Cell(q.ApprovalID)},

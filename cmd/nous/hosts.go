@@ -183,7 +183,7 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 		return cmdline.Errorf("an ID is of one host: give %s once", a.hostFlag())
 	}
 	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) ([]hosts.Approval, error) {
-		q, err := at.questions(ctx)
+		q, err := at.waitingApprovals(ctx)
 		q = q.of(at.session)
 		all := make([]hosts.Approval, len(q.list))
 		for i, one := range q.list {
