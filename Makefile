@@ -56,7 +56,7 @@ PROGRAMS := $(CURDIR)/bin/tested
 # the start of a program three times. The commands' tests start hundreds of those: RACED
 # are run with it, each kind of program and of trouble once. LONE have one goroutine.
 # What is run with it is not run again without.
-RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|QuestionsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
+RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|ApprovalsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
 LONE = DyingAtEveryWriteAndSync|SearchIsBounded|LongQuestionsLeaveRoom|LongSessionIsTheSameWithItsIndex|MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold
 SHARED = grep -rlE --include='*.go' --exclude='*bench_test.go' '^[[:space:]]*go (func|[[:alnum:]_.]+)\(|\.Go\(|sync\.(Map|Cond|RWMutex|Mutex|WaitGroup)|atomic\.|errgroup' internal | xargs -n1 dirname | sort -u | sed 's|^|noused/|'
 test: ## all tests, with the race detector where it tells something

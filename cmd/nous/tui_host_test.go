@@ -231,7 +231,7 @@ func TestScreenOfSeveralHosts(t *testing.T) {
 	s := startScreen(t, box, look{env: env, args: []string{"--host", "none", "--host", "box", "--host", "gpu"}})
 	s.Wait("● box", "idle")
 	s.Press("ctrl+r")
-	s.Wait("Train it", "none", "away", "no route to none")
+	s.Wait("Train it", "none", "away", "ssh has failed: no rou")
 	s.Type("train")
 	s.Press("enter")
 	s.Wait("● gpu", "words for it", "idle")

@@ -16,6 +16,7 @@ import (
 // formerJournal is a journal as a former version of this program left it.
 type formerJournal struct {
 	id, title string
+	branch    bool // it is called by the first text that is said in it
 	text      []byte
 	whole     int // bytes, without a torn end
 	messages  int
@@ -38,6 +39,7 @@ func readFormer(t *testing.T, path string) (j formerJournal) {
 			Type string `json:"type"`
 			Data struct {
 				ID      string `json:"session_id"`
+				Parent  string `json:"parent_id"`
 				Title   string `json:"title"`
 				RunID   string `json:"run_id"`
 				Message struct {
@@ -48,7 +50,7 @@ func readFormer(t *testing.T, path string) (j formerJournal) {
 		}](t, line)
 		switch d := rec.Data; rec.Type {
 		case "created":
-			j.id, j.title = d.ID, d.Title
+			j.id, j.title, j.branch = d.ID, d.Title, d.Parent != ""
 		case "message":
 			j.messages++
 			if d.Message.Role == "user" {
@@ -125,7 +127,7 @@ func upgrade(t *testing.T, from string) {
 	for i, j := range former {
 		t.Run(j.title, func(t *testing.T) {
 			if !slices.ContainsFunc(list.Sessions, func(s protocol.SessionInfo) bool {
-				return s.SessionID == j.id && s.Title == j.title
+				return s.SessionID == j.id && (s.Title == j.title || j.branch && s.Title != "")
 			}) {
 				t.Errorf("%s is not listed", j.id)
 			}

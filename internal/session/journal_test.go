@@ -695,8 +695,9 @@ func TestHalfMadeSessions(t *testing.T) {
 func TestASessionThatCannotBeMadeLeavesNothing(t *testing.T) {
 	for records, steps := range map[int]int{1: 2, 2: 4} { // an empty one lasts from its first text on
 		for step := range steps {
-			disk := &failing{step: step}
+			disk := &failing{step: 9}
 			store := open(t, disk, t.TempDir())
+			disk.step = step
 			_, _, err := store.Create("ses-1", life()[:records])
 			if err == nil {
 				t.Errorf("%d records, step %d: it was made", records, step)
