@@ -66,7 +66,7 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	}
 	f, err := a.subscribe(keys.Soft, p)
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	a.noteStart(p, f.First)
 	err = a.printEvents(keys.Soft, f)

@@ -112,7 +112,7 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 		case keys.Soft.Err() != nil:
 			err = context.Cause(keys.Soft)
 		}
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	end, err := f.Wait(keys.Soft, j.ID)
 	if err != nil && keys.Soft.Err() != nil {
@@ -125,7 +125,7 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 			a.Notef("the job %s goes on; nous fleet jobs shows it", j.ID)
 			err = context.Cause(keys.Hard)
 		}
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	jobs.PrintEnd(a.Printer, end)
 	return exitOfRun(protocol.AgentEnd{StopReason: end.StopReason, Error: end.Error}, false)

@@ -281,7 +281,7 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 	}
 	return a.watching(ctx, func(ctx context.Context) error {
 		if _, err := l.Sessions(ctx); err != nil { // a daemon says here that it cannot
-			return leftOr(err)
+			return interruptedExit(err)
 		}
 		f, err := a.subscribe(ctx, protocol.SubscribeParams{})
 		if err != nil {

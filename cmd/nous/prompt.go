@@ -179,7 +179,7 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 
 // sendPrompt sends the prompt and shows how its run goes.
 func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptFlags, t *runs.Tally) error {
-	held := f.held(a) // the answer is the daemon's, events and all
+	held := f.daemonWaits(a) // the answer is the daemon's, events and all
 	p.Wait = &held
 	if f.async || held {
 		p.IdempotencyKey = keyOr(f.idem)
@@ -214,8 +214,9 @@ func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptF
 	return cmp.Or(a.promptAndFollow(ctx, p, w), t.KeepLast())
 }
 
-// held tells whether the daemon's own reply is wanted, with all events.
-func (f promptFlags) held(a *app) bool { return f.wait && a.JSON && !a.result }
+// daemonWaits reports whether the daemon is to wait for the run, and reply with all its events:
+// --wait --json.
+func (f promptFlags) daemonWaits(a *app) bool { return f.wait && a.JSON && !a.result }
 
 // noTitle is what --new has without a title: the daemon makes one of the text.
 const noTitle = "the prompt"
@@ -279,7 +280,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *r
 	}
 	c, err := a.dial(keys.Hard)
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	defer c.Close()
 	err = client.Meet(keys.Hard, c, protocol.Prompt, p)
@@ -287,11 +288,11 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *r
 		err = c.KeepsKeys(keys.Hard)
 	}
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	f, err := a.subscribe(keys.Hard, protocol.SubscribeParams{})
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	w.Keys, w.Feed = keys, f
 	defer f.Close()
@@ -299,7 +300,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *r
 	p.IdempotencyKey = keyOr(p.IdempotencyKey)
 	reply, err := call(keys.Hard, a, c, protocol.Prompt, p)
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	if reply.Accepted == nil || reply.Accepted.RunID == "" {
 		return errors.New("prompt: the daemon's reply names no run")
@@ -310,7 +311,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, w *r
 	if !errors.Is(err, cmdline.ErrInterrupted) && !errors.Is(err, client.ErrLost) {
 		a.seen(keys.Hard, w.Session)
 	}
-	return leftOr(err)
+	return interruptedExit(err)
 }
 
 // promptAndWait lets the daemon wait and prints its answer as it is on the wire;
@@ -322,9 +323,9 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 	go func() {
 		reply, err := fetch(keys.Hard, a, protocol.Prompt, p, a.printAnswer)
 		if err == nil && reply.Result != nil {
-			err = endOf(reply.Result)
+			err = exitOfResult(reply.Result)
 		}
-		answered <- leftOr(err)
+		answered <- interruptedExit(err)
 	}()
 	select {
 	case err := <-answered:
@@ -332,7 +333,7 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 	case <-keys.Soft.Done():
 	}
 	if err := a.abortRun(keys.Hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	return <-answered
 }
@@ -346,8 +347,8 @@ func (a *app) printAnswer(r protocol.PromptReply) {
 	}
 }
 
-// endOf is the exit that a result's events ask for.
-func endOf(r *protocol.PromptResult) error {
+// exitOfResult is the error that sets the exit status by the events of a result.
+func exitOfResult(r *protocol.PromptResult) error {
 	denied := false
 	for _, line := range r.Events {
 		var env protocol.EventEnvelope
@@ -364,8 +365,8 @@ func endOf(r *protocol.PromptResult) error {
 	return nil
 }
 
-// leftOr replaces the error of a second Ctrl-C by its exit status.
-func leftOr(err error) error {
+// interruptedExit turns the error of a second Ctrl-C into its exit status; others pass.
+func interruptedExit(err error) error {
 	if errors.Is(err, cmdline.ErrInterrupted) {
 		return &quietExit{exitLeft}
 	}

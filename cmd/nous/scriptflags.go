@@ -22,7 +22,7 @@ import (
 	"noused/internal/start"
 )
 
-// scriptFlags are those flags of nous prompt that scripts and pipelines are for.
+// scriptFlags are the flags of nous prompt that are meant for scripts and pipelines.
 type scriptFlags struct {
 	model       string
 	maxCost     float64
@@ -78,7 +78,7 @@ func (a *app) checkScript(f promptFlags) error {
 	case s.mcpConfig != "" && (a.session != "" || a.active || f.leaf != ""):
 		return cmdline.Errorf("--mcp-config is of a new session: leave --session, --active and --leaf out")
 	}
-	if !f.async && !f.held(a) {
+	if !f.async && !f.daemonWaits(a) {
 		return nil
 	}
 	how := "--async"

@@ -243,9 +243,12 @@ func TestScreenOfSeveralHosts(t *testing.T) {
 	at("gpu").cut(true)
 	s.Wait("○ gpu reconnecting")
 	s.Press("ctrl+r")
-	s.Wait("Train it", "gpu", "no route to gpu")
+	away := func(n int) func(string) bool {
+		return func(text string) bool { return strings.Count(text, "ssh has failed: no rou") == n }
+	}
+	s.WaitFor("gpu among those that are away", away(2))
 	at("gpu").up()
-	s.WaitFor("gpu", func(text string) bool { return !strings.Contains(text, "no route to gpu") })
+	s.WaitFor("gpu to be back", away(1))
 	s.Press("esc")
 	s.WaitGone("Sessions")
 	s.Press("ctrl+d")

@@ -60,7 +60,7 @@ func (a *app) wait(ctx context.Context, ids []string) error {
 	defer keys.Stop()
 	events, err := a.subscribe(keys.Soft, protocol.SubscribeParams{})
 	if err != nil {
-		return leftOr(err)
+		return interruptedExit(err)
 	}
 	defer events.Close()
 	look := true
@@ -70,17 +70,17 @@ func (a *app) wait(ctx context.Context, ids []string) error {
 			switch {
 			case errors.Is(err, client.ErrLost), isNoDaemon(err):
 				if _, err = events.Reconnect(keys.Soft, err); err != nil {
-					return leftOr(err)
+					return interruptedExit(err)
 				}
 				continue
 			case err != nil || len(busy) == 0:
-				return leftOr(err)
+				return interruptedExit(err)
 			}
 			ids = busy
 		}
 		update, err := events.Next(keys.Soft, 0)
 		if err != nil {
-			return leftOr(err)
+			return interruptedExit(err)
 		}
 		look = mayChange(update, ids)
 	}

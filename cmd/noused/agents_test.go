@@ -394,6 +394,64 @@ func TestATextThatMayNotHaveArrived(t *testing.T) {
 	h.until("run ends completed")
 }
 
+// A new text that is a part of an old one is sent all the same, also to an agent that has
+// loaded its session.
+func TestANewTextThatIsLikeAnOldOne(t *testing.T) {
+	h := newHost(t, "load")
+	h.prompt("yes, mend it")
+	h.until("run ends completed")
+	h.Kill()
+	h.Start()
+	h.follow()
+	h.prompt("yes")
+	h.until("run ends completed")
+	h.wants(h.log("prompt"), `prompt "yes, mend it"`, `prompt "yes"`)
+}
+
+// A text that the agent had when its turn was aborted does not come back with the next one.
+func TestAnAbortedTextIsNotSentAgain(t *testing.T) {
+	h := newHost(t, "load")
+	h.prompt("!hang")
+	h.until("user: !hang")
+	for len(h.log("prompt")) == 0 {
+	}
+	scope := protocol.Scope{SessionID: h.session}
+	if _, err := client.Call(context.Background(), h.dial(), protocol.Abort, protocol.AbortParams{Scope: scope}); err != nil {
+		t.Fatal(err)
+	}
+	h.until("run ends aborted")
+	h.prompt("something else")
+	h.until("run ends completed")
+	h.wants(h.log("prompt"), `prompt "!hang"`, `prompt "something else"`)
+}
+
+// The agent has a history of its own, which goes on from its end only.
+func TestAHostedSessionGoesOnFromItsEnd(t *testing.T) {
+	h := newHost(t, "load")
+	h.prompt("one")
+	h.until("run ends completed")
+	c := h.dial()
+	scope := protocol.Scope{SessionID: h.session}
+	list, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: scope})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := decode[struct {
+		ID string `json:"id"`
+	}](t, list.Messages[0])
+	const want = "unsupported_by_agent: scripted cannot go on from an earlier message"
+	_, err = client.Call(context.Background(), c, protocol.SetLeaf, protocol.SetLeafParams{Scope: scope, LeafID: first.ID})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("set_leaf: got %v, want %s", err, want)
+	}
+	_, err = client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Text: "two", LeafID: first.ID,
+	})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("prompt: got %v, want %s", err, want)
+	}
+}
+
 // An agent that dies is started again, and given up when it gets nowhere.
 func TestAnAgentThatDies(t *testing.T) {
 	h := newHost(t, "load", "[agent.forgetful]\ncommand = [\"scripted-agent\"]")

@@ -30,7 +30,7 @@ type Config struct {
 	Socket       string // of commands; that of events has ".events" behind it
 	StateDir     string
 	Workdir      string
-	WorkdirNamed bool // by a setting, rather than the folder that the daemon was started in
+	WorkdirNamed bool // a setting names Workdir; else it is the folder that the daemon was started in
 	ToolsDirs    []string
 	Model        ModelConfig
 	Providers    map[string]ProviderConfig // by name; nil: none
@@ -415,10 +415,10 @@ func (r *resolver) level(name string) zapcore.Level {
 	return zapcore.InfoLevel
 }
 
-// private are the folders of the daemon's own that may hold keys or what was
-// said, and the files with keys and configuration themselves, which may be links
-// or lie elsewhere. The default folders are so for every daemon: they hold those of
-// all instances (deploy/systemd/noused@.service).
+// private lists the paths that sandboxed tools must not read: the daemon's folders with keys
+// and conversations, and the files with keys and configuration themselves, which may be links
+// or lie elsewhere. The default folders are always among them, as they hold the files of all
+// instances (deploy/systemd/noused@.service).
 func (r *resolver) private(stateDir string) []string {
 	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir, r.rulesFile()}
 	for _, dir := range []string{r.defaultConfigDir(), r.defaultStateDir()} {

@@ -13,8 +13,9 @@ import (
 // maxSaid is how much of what git says is kept, in bytes.
 const maxSaid = 64 << 10
 
-// confinedGit runs git in the sandbox of tools, where it may write only what it is for:
-// sessions may write to their repositories, and so say what git runs there.
+// confinedGit runs git in the sandbox of tools, where it may write only to the folders that
+// the command needs. Sessions can write to their repositories, and so can say what git
+// executes there (hooks, filters).
 func confinedGit(tools *registry.Registry) worktree.Runner {
 	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
 		box := proc.Sandbox{Name: "git", Workdir: os.DevNull}

@@ -29,8 +29,8 @@ func extensionCommand() *cobra.Command {
 	return parent
 }
 
-// filesCommand is the child process of the built-in tools. SIGTERM ends it
-// after what it runs.
+// filesCommand serves the built-in tools as a child process of the daemon. SIGTERM ends it
+// after the call in hand.
 func filesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   builtin.Name,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -275,13 +276,18 @@ type Request struct {
 	Method string
 	Params jsontext.Value
 
-	conn *Conn
-	once sync.Once
+	conn     *Conn
+	once     sync.Once
+	answered atomic.Bool
 }
+
+// Answered reports that the request has its answer.
+func (r *Request) Answered() bool { return r.answered.Load() }
 
 // Reply answers with a result, which is encoded as an object.
 func (r *Request) Reply(result any) {
 	r.once.Do(func() {
+		r.answered.Store(true)
 		r.conn.done(r.ID)
 		r.conn.reply(r.ID, result)
 	})
@@ -290,6 +296,7 @@ func (r *Request) Reply(result any) {
 // Fail answers with an error.
 func (r *Request) Fail(err *Error) {
 	r.once.Do(func() {
+		r.answered.Store(true)
 		r.conn.done(r.ID)
 		r.conn.fail(r.ID, err)
 	})

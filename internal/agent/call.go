@@ -23,6 +23,8 @@ const (
 	maxHeld = 512 << 10
 	// maxText bounds the text of a result, in bytes.
 	maxText = 50 << 10
+	// maxOpen bounds what is kept of calls that are under way, in bytes.
+	maxOpen = 32 << 20
 	maxName = 200 // of a call, in bytes
 	maxID   = 1 << 10
 	// cutText is the result of a call that was under way when its agent ended.
@@ -45,7 +47,8 @@ type call struct {
 
 	told bool // to the run loop
 	over bool
-	said int // bytes of its text that have been told
+	said int    // bytes of its text that have been told
+	size [4]int // of the lines that input, output, content and places are from, in bytes
 }
 
 // due reports that the run loop is to hear of the call now.
@@ -86,21 +89,31 @@ func (t *turn) merge(e event) (*call, error) {
 	c.name = cmp.Or(c.name, "tool")
 	if said.RawInput.Kind() == '{' || said.RawInput != nil && said.RawInput.Kind() != 'n' && c.input == nil {
 		c.input = said.RawInput
+		t.keep(&c.size[0], e.line)
 	}
 	if said.RawOutput != nil {
 		c.output = said.RawOutput
+		t.keep(&c.size[1], e.line)
 	}
 	if said.Content != nil {
 		c.content = said.Content
+		t.keep(&c.size[2], e.line)
 	}
 	if said.Locations != nil {
 		c.places = said.Locations
+		t.keep(&c.size[3], e.line)
 	}
 	if e.ask != nil {
 		c.ask, c.options = e.ask, e.options
 	}
+	if t.held > maxOpen {
+		return nil, fmt.Errorf("%s has more than %d MiB of calls under way", t.s.name, maxOpen>>20)
+	}
 	return c, nil
 }
+
+// keep counts what replaces something of a call.
+func (t *turn) keep(size *int, line int) { t.held, *size = t.held-*size+line, line }
 
 // toolNamed is the name that it has once a tool was named, which a title does not replace.
 func (c *call) toolNamed() string {
@@ -114,6 +127,9 @@ func oneLine(text string) string { return format.Clip(format.Line(text), maxName
 
 // end is called when nothing more is heard of a call.
 func (t *turn) end(c *call) {
+	for i := range c.size {
+		t.keep(&c.size[i], 0)
+	}
 	c.over, c.input, c.output, c.content, c.places, c.raw = true, nil, nil, nil, nil, nil
 	for i, other := range t.order {
 		if other == c {

@@ -1,12 +1,18 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/acp"
+	"noused/internal/format"
 	"noused/internal/model"
 )
+
+// maxAsked is how many of an agent's requests may wait for an answer.
+const maxAsked = 1000
 
 // handler takes in what an agent says by itself.
 type handler struct {
@@ -25,17 +31,27 @@ func (h handler) Request(r *acp.Request) {
 		r.Fail(acp.Errorf(acp.InvalidParams, "toolCall: want one with a toolCallId"))
 		return
 	}
+	tool, size := toolOf(r.Params), len(r.Params)
+	r.Params = nil // what is kept of it is in the event
 	h.s.mu.Lock()
 	t := h.turn(p.SessionID)
-	if t != nil {
+	if t != nil && len(t.asked) >= maxAsked {
+		t.asked = slices.DeleteFunc(t.asked, (*acp.Request).Answered)
+	}
+	crowded := t != nil && len(t.asked) >= maxAsked
+	if t != nil && !crowded {
 		t.asked = append(t.asked, r)
 	}
 	h.s.mu.Unlock()
+	if crowded {
+		r.Fail(acp.Errorf(acp.InvalidRequest, "more than %d requests have no answer yet", maxAsked))
+		return
+	}
 	if t == nil { // nobody looks after what happens outside of a turn
 		r.Reply(acp.Selected(""))
 		return
 	}
-	t.in.put(h.p.ctx, event{kind: asked, call: &p.ToolCall, tool: toolOf(r.Params), ask: r, options: p.Options})
+	t.in.put(h.p.ctx, event{kind: asked, line: size, call: &p.ToolCall, tool: tool, ask: r, options: p.Options})
 }
 
 // turn is what is under way in an agent's session, nil for nothing. It is called under
@@ -72,8 +88,9 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	}
 	h.s.mu.Lock()
 	t := h.turn(id)
+	known := id == h.p.session
 	h.s.mu.Unlock()
-	if news, ok := newsOf(u); ok && id == h.p.session {
+	if news, ok := newsOf(u); ok && known {
 		h.s.tell(h.p.ctx, news)
 		return
 	}
@@ -81,6 +98,7 @@ func (h handler) Notice(method string, params jsontext.Value) {
 		return
 	}
 	if e, ok := eventOf(u); ok {
+		e.line = len(params)
 		t.in.put(h.p.ctx, e)
 	}
 }
@@ -149,7 +167,7 @@ func newsOf(u acp.Heard) (news model.AgentNews, ok bool) {
 		if json.Unmarshal(u.Raw, &info) != nil || info.Title == "" {
 			return news, false
 		}
-		return model.AgentNews{Title: info.Title}, true
+		return model.AgentNews{Title: format.Clip(info.Title, maxID)}, true
 	}
 	return news, false
 }

@@ -29,6 +29,7 @@ const (
 // event is something that an agent does in a turn.
 type event struct {
 	kind    kind
+	line    int    // bytes of the line that said it
 	id      string // of the message
 	text    string
 	call    *acp.ToolCall
@@ -40,29 +41,8 @@ type event struct {
 	err     error
 }
 
-func (e event) size() int {
-	n := 100 + len(e.text)
-	if c := e.call; c != nil {
-		n += len(c.RawInput) + len(c.RawOutput) + len(c.Title)
-		for _, part := range c.Content {
-			n += sizeOf(part)
-		}
-	}
-	return n
-}
-
-func sizeOf(part acp.ToolContent) int {
-	n := len(part.Path)
-	for _, text := range []*string{part.Old, part.New} {
-		if text != nil {
-			n += len(*text)
-		}
-	}
-	if part.Content != nil && part.Content.Text != nil {
-		n += len(*part.Content.Text)
-	}
-	return n
-}
+// size is what an event counts for, in bytes.
+func (e event) size() int { return 100 + e.line }
 
 // errSilent says that an agent has said nothing for as long as it may.
 var errSilent = errors.New("the agent says nothing")

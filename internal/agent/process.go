@@ -54,11 +54,18 @@ func (r *replay) add(begins bool, text string) {
 	if begins || len(r.texts) == 0 {
 		r.texts = append(r.texts, "")
 	}
-	r.texts[len(r.texts)-1] += text
+	last := &r.texts[len(r.texts)-1]
+	if text = format.Cut(text, maxReplay-len(*last)); text == "" {
+		return
+	}
+	*last += text
 	for r.bytes += len(text); r.bytes > maxReplay && len(r.texts) > 1; r.texts = r.texts[1:] {
 		r.bytes -= len(r.texts[0])
 	}
 }
+
+// wordy is how long a text is, in bytes, that nobody writes twice by chance.
+const wordy = 40
 
 // has reports whether these texts are the last that were said.
 func (r *replay) has(texts []string) bool {
@@ -66,7 +73,9 @@ func (r *replay) has(texts []string) bool {
 		return false
 	}
 	for i, text := range texts {
-		if !strings.Contains(r.texts[len(r.texts)-len(texts)+i], strings.TrimSpace(text)) {
+		told, text := strings.TrimSpace(r.texts[len(r.texts)-len(texts)+i]), strings.TrimSpace(text)
+		// Some agents tell a text with more around it; a short one may be a part of another.
+		if told != text && (len(text) < wordy || !strings.Contains(told, text)) {
 			return false
 		}
 	}

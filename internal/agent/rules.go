@@ -2,6 +2,7 @@ package agent
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -93,7 +94,9 @@ func rank(d policy.Decision) int {
 // concerns are the places that a call is about, each as the calls of our tools that would
 // do the same. None: nobody can tell.
 func (c *call) concerns() (places [][]policy.Call) {
-	if name, ok := mcpName(c.name); ok {
+	// A title like "main.go" is no tool: what has a kind of ours is judged by it.
+	known := slices.Contains([]string{"execute", "edit", "delete", "move", "read", "search", "fetch"}, c.kind)
+	if name, ok := mcpName(c.name); ok && (!known || strings.Contains(c.name, "__")) {
 		server, _, _ := strings.Cut(name, ".")
 		return [][]policy.Call{{{Tool: name, Module: server, Kind: policy.MCP, Arguments: []byte(c.input)}}}
 	}
@@ -150,9 +153,13 @@ func mcpName(name string) (string, bool) {
 // a script it is the script.
 func commandOf(input []byte) string {
 	var line struct {
-		Command string `json:"command"`
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
 	}
 	if json.Unmarshal(input, &line) == nil {
+		if len(line.Args) > 0 {
+			return "" // how they are quoted is not told
+		}
 		return line.Command
 	}
 	var list struct {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -32,13 +33,17 @@ type Session struct {
 	mu      sync.Mutex
 	process *process
 	turn    *turn
-	deaths  int // since the agent has got on last
+	run     string // that the agent has worked in last
+	deaths  int    // in it, since the agent has got on last
+	taken   int    // of the user messages, as took has said
 	closed  bool
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
 	costTold bool
 }
+
+var errClosed = errors.New("the session is closed")
 
 // enter waits until no other Stream or Call is at work.
 func (s *Session) enter(ctx context.Context) error {
@@ -66,9 +71,12 @@ func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 			if err == nil {
 				err = s.stream(ctx, t, yield)
 			}
+			if ctx.Err() != nil { // a turn that has begun just then belongs to nobody
+				s.Cut()
+			}
 			if died := new(endedError); errors.As(err, &died) && ctx.Err() == nil {
 				if err = s.mayStartAgain(died); err == nil {
-					to = after(to, t)
+					to, to.Again = after(to, t), true
 					continue
 				}
 			}
@@ -83,7 +91,7 @@ func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 // after is how a turn goes on whose agent has ended.
 func after(to model.AgentTurn, t *turn) model.AgentTurn {
 	if t != nil && t.took {
-		to.Texts = 0
+		to.Fresh = 0
 	}
 	if t != nil {
 		to.Cut = append(to.Cut, t.open()...)
@@ -96,7 +104,7 @@ func after(to model.AgentTurn, t *turn) model.AgentTurn {
 func (s *Session) mayStartAgain(died *endedError) error {
 	s.mu.Lock()
 	s.deaths++
-	n := s.deaths
+	n, sent := s.deaths, s.turn
 	if t := s.turn; t != nil && t.process.ctx.Err() != nil {
 		s.turn = nil
 	}
@@ -106,12 +114,26 @@ func (s *Session) mayStartAgain(died *endedError) error {
 	case closed:
 		return died
 	case n > maxDeaths:
+		if sent != nil { // nobody sends again what may be the reason
+			s.took(sent.texts)
+		}
 		return failedf("%s has ended %d times without getting on: %s", s.name, n, died.how)
 	}
 	s.tell(s.ctx, model.AgentNews{
 		Code: "agent_ended", Warning: fmt.Sprintf("%s has ended (%s) and is started again", s.name, died.how),
 	})
 	return nil
+}
+
+// took says that the agent has the first of the user messages, so many.
+func (s *Session) took(texts int) {
+	s.mu.Lock()
+	news := texts > s.taken
+	s.taken = max(s.taken, texts)
+	s.mu.Unlock()
+	if news {
+		s.tell(s.ctx, model.AgentNews{Took: texts})
+	}
 }
 
 // gotOn says that the agent has done something.
@@ -138,6 +160,11 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 			return nil, context.Cause(ctx)
 		}
 	}
+	s.mu.Lock()
+	if !to.Again { // what the run loop may not have known yet
+		to.Fresh = min(to.Fresh, to.Texts-s.taken)
+	}
+	s.mu.Unlock()
 	messages, done, err := load(0)
 	if err != nil {
 		return nil, err
@@ -155,7 +182,7 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 	error,
 ) {
 	t := newTurn(s, p, to)
-	if to.Texts == 0 { // the agent has the texts: what it gets is ours
+	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
 		t.took = true
 		s.tell(ctx, model.AgentNews{Prompted: *prompt[0].Text})
 	}
@@ -164,7 +191,7 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.turn, s.costFrom = t, s.cost
+	s.turn = t
 	go t.prompt(acp.PromptRequest{SessionID: p.session, Prompt: prompt}) // ends with the answer, or the process
 	return t, nil
 }
@@ -176,8 +203,12 @@ func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []mod
 ) {
 	s.mu.Lock()
 	p = s.process
+	open := p != nil && p.ctx.Err() == nil && p.session != ""
+	if to.RunID != s.run { // its deaths are its own
+		s.run, s.deaths = to.RunID, 0
+	}
 	s.mu.Unlock()
-	if p != nil && p.ctx.Err() == nil && p.session != "" {
+	if open {
 		return p, false, nil
 	}
 	if p, err = s.start(ctx); err != nil {
@@ -193,7 +224,7 @@ func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []mod
 	if closed || err != nil {
 		p.p.Stop()
 		<-p.over
-		return nil, false, errors.Join(err, context.Cause(ctx))
+		return nil, false, cmp.Or(errors.Join(err, context.Cause(ctx)), errClosed)
 	}
 	return p, lost, nil
 }
@@ -215,7 +246,9 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 			return false, s.problem(spec, err)
 		}
 		if known {
+			s.mu.Lock()
 			p.session = to.Session
+			s.mu.Unlock()
 			return false, nil
 		}
 	}
@@ -223,6 +256,9 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	var made acp.SessionOnly
 	if err = p.ask(ctx, acp.SessionNew, request, &made); err == nil && made.SessionID == "" {
 		err = errors.New("its answer to session/new has no sessionId")
+	}
+	if err == nil && len(made.SessionID) > maxID {
+		err = fmt.Errorf("its sessionId has %d bytes, want at most %d", len(made.SessionID), maxID)
 	}
 	if err != nil {
 		return false, s.problem(spec, err)
@@ -232,7 +268,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	s.cost, s.costTold = 0, true // a new one has cost nothing
 	s.mu.Unlock()
 	news := model.AgentNews{Session: made.SessionID}
-	if lost = to.Session != "" && len(messages) > to.Texts; lost {
+	if lost = to.Session != "" && len(messages) > to.Fresh; lost {
 		news.Code = "agent_forgot"
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
@@ -271,9 +307,9 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 		}
 		return false, err
 	}
-	if texts := textsOf(last(messages, to.Texts)); to.Texts > 0 && told.has(texts) {
-		to.Texts = 0
-		s.tell(ctx, model.AgentNews{Took: true})
+	if texts := textsOf(last(messages, to.Fresh)); to.Again && to.Fresh > 0 && told.has(texts) {
+		to.Fresh = 0
+		s.took(to.Texts)
 	}
 	return true, nil
 }
@@ -301,7 +337,7 @@ func textsOf(messages []model.Message) (texts []string) {
 func (s *Session) blocks(p *process, to *model.AgentTurn, messages []model.Message, lost bool) (
 	out []acp.ContentBlock,
 ) {
-	fresh := last(messages, to.Texts)
+	fresh := last(messages, to.Fresh)
 	if len(fresh) == 0 {
 		out = append(out, acp.TextBlock(goOn(to.Cut)))
 	}

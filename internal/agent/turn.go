@@ -17,6 +17,7 @@ type turn struct {
 	process *process
 	run     string
 	number  int
+	texts   int // user messages that the agent has, once it has this prompt
 	in      *inbox
 	over    chan struct{} // closed once the prompt is answered, or the process has ended
 
@@ -28,11 +29,12 @@ type turn struct {
 	message string
 	calls   map[string]*call
 	order   []*call // that are not over
+	held    int     // bytes that are kept of these
 }
 
 func newTurn(s *Session, p *process, to *model.AgentTurn) *turn {
 	return &turn{
-		s: s, process: p, run: to.RunID, number: to.Turn, in: newInbox(), over: make(chan struct{}),
+		s: s, process: p, run: to.RunID, number: to.Turn, texts: to.Texts, in: newInbox(), over: make(chan struct{}),
 		calls: map[string]*call{},
 	}
 }
@@ -62,7 +64,14 @@ func (t *turn) refuse() {
 func (t *turn) prompt(request acp.PromptRequest) {
 	var answer acp.PromptAnswer
 	err := t.process.ask(context.Background(), acp.SessionPrompt, request, &answer)
-	if errors.As(err, new(*endedError)) {
+	died := errors.As(err, new(*endedError))
+	t.s.mu.Lock()
+	cut := t.cut
+	t.s.mu.Unlock()
+	if cut || !died { // what was sent and then cut is not sent again
+		t.s.took(t.texts)
+	}
+	if died {
 		<-t.process.over
 		t.in.put(t.process.ctx, event{kind: gone, err: err})
 	} else {
@@ -90,7 +99,7 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 	}
 	if err == nil && e.kind != gone && !t.took {
 		t.took = true
-		s.tell(ctx, model.AgentNews{Took: true})
+		s.took(t.texts)
 	}
 	return e, err
 }
@@ -181,6 +190,7 @@ func (s *Session) finish(t *turn, e event, yield func(model.Delta, error) bool) 
 	usage := usageOf(e.answer.Usage)
 	if paid := s.cost - s.costFrom; s.costTold && paid > 0 {
 		usage.Cost = int64(math.Min(paid, 1e6) * 1e9)
+		s.costFrom = s.cost // what a turn has cost that was cut counts with the next
 	}
 	s.mu.Unlock()
 	if e.err != nil {

@@ -6,8 +6,11 @@ import "encoding/json"
 type AgentTurn struct {
 	RunID string
 	Turn  int // within the run
-	// Texts is how many of the conversation's last user messages the agent may not have.
-	Texts int
+	// Texts is how many user messages the conversation has, and Fresh how many of the last the
+	// agent may not have.
+	Texts, Fresh int
+	// Again says that the agent may have been sent them in this turn: a crash has cut it.
+	Again bool
 	// Session is the id by which the agent knows the session, "" for none yet.
 	Session string
 	// Cut are the names of calls that were under way when the turn was cut: nobody knows
@@ -19,7 +22,7 @@ type AgentTurn struct {
 // daemon did about it. Fields that are not set say nothing.
 type AgentNews struct {
 	Session  string          // the agent knows the session by this id from here on
-	Took     bool            // it has all texts of the turn
+	Took     int             // it has the first of the user messages, so many; 0 says nothing
 	Prompted string          // it was sent this text of the daemon's own, to go on with
 	Patch    json.RawMessage // of the session's state
 	Title    string

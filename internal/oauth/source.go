@@ -96,8 +96,8 @@ func (s *Source) remember(ctx context.Context, c Challenge) error {
 	return s.store.write(g)
 }
 
-// renewed returns a token that is not old. Many callers are one refresh, and one
-// that has begun is ended though all of them leave.
+// renewed returns a token that is not old. Concurrent callers share one refresh. Once
+// started, it runs to completion even if every caller gives up.
 func (s *Source) renewed(ctx context.Context, old string) (string, error) {
 	got := s.renewing.DoChan(old, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewTime)

@@ -188,6 +188,8 @@ func (a Approval) Because() string {
 		return "a limit of yours is reached"
 	case !asks || a.Kind == ApprovalQuestion:
 		return what
+	case strings.HasSuffix(what, " asks"):
+		return what + ", and no rule allows it"
 	case what == "MCP tool":
 		return "it is a tool of an MCP server, and no rule allows it"
 	case !outside || tool == "" || strings.Contains(tool, " ") || note != "" && !strings.HasPrefix(note, " ("):

@@ -133,8 +133,8 @@ func jsonProblem(err error) string {
 	}
 }
 
-// Response is the LF-ended line of a reply: Head, Body, Values, Tail. What is long is in
-// Body and Values, and nobody else's copy of it.
+// Response is the LF-ended line of a reply: Head, Body, Values, Tail. Long data is in
+// Body and Values, and is not copied.
 type Response struct {
 	Head    []byte
 	Body    []byte           // empty where all that stands before Values is short
@@ -160,7 +160,8 @@ func (r Response) Pieces() iter.Seq[[]byte] {
 
 var comma = jsontext.Value{','}
 
-// Size is how many bytes of the line nobody else counts.
+// Size is how many bytes the line counts for: without Values where Release is set, since
+// those are counted elsewhere.
 func (r Response) Size() int {
 	n := len(r.Head) + len(r.Body) + len(r.Tail)
 	if r.Release == nil {
@@ -362,8 +363,8 @@ func EncodePayload(ev Event) ([]byte, error) {
 	return marshalLong(ev, text, size)
 }
 
-// marshalLong encodes what has a text, and perhaps more bytes beside it, that may be
-// long, without a copy.
+// marshalLong encodes v, which holds text and about that many more bytes, into a buffer that
+// is large enough from the start.
 func marshalLong(v any, text string, more int) ([]byte, error) {
 	if len(text)+more <= longBody {
 		return json.Marshal(v, jsontext.AllowInvalidUTF8(true))

@@ -7,7 +7,7 @@ import (
 )
 
 // Event is one of the sealed set of v1 event payloads. No type is ever added
-// (wire-v1 §4): what is new rides in fields.
+// (wire-v1 §4): new things are new fields.
 type Event interface {
 	// Type is the event's type on the wire.
 	Type() string

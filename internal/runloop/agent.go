@@ -62,8 +62,8 @@ func (in agentIn) step(m *machine) {
 	if n.Session != "" && n.Session != m.s.AgentSession {
 		m.record(session.AgentSession{ID: n.Session})
 	}
-	if n.Took && run != nil && run.Untaken > 0 {
-		m.record(session.AgentTook{RunID: run.ID})
+	if n.Took > m.s.Taken {
+		m.record(session.AgentTook{Texts: n.Took})
 	}
 	if n.Prompted != "" && run != nil {
 		m.record(session.AgentPrompted{RunID: run.ID, Text: n.Prompted})
@@ -123,11 +123,12 @@ func (m *machine) callAgent() {
 	m.msg = message{id: m.newID("msg-"), model: m.s.Agent}
 	m.await(streaming, work{call: &modelCall{
 		agent: &model.AgentTurn{
-			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Run.Untaken, Session: m.s.AgentSession, Cut: m.cutCalls,
+			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken, Again: m.turnCut, Session: m.s.AgentSession,
+			Cut: m.cutCalls,
 		},
 		history: m.s.Conversation(), fit: func(all []model.Message) []model.Message { return all },
 	}})
-	m.cutCalls = nil
+	m.cutCalls, m.turnCut = nil, false
 }
 
 // agentDone goes on from the end of what the agent has streamed.
@@ -197,6 +198,7 @@ func (m *machine) resumeAgentTurn() {
 		m.endTurn(protocol.StopSteered, nil)
 		return
 	}
+	m.turnCut = true
 	m.callModel()
 }
 
@@ -226,7 +228,7 @@ func (l *loop) streamAgent(ctx context.Context, gen int, call modelCall, req mod
 	req.Load = func(int) ([]model.Message, func(), error) {
 		messages, err := l.env.Store.Messages(ctx, l.id, call.history, 0)
 		if err == nil {
-			messages, err = l.show(ctx, gen, messages)
+			messages, err = l.withImages(ctx, gen, messages)
 		}
 		return messages, func() {}, err
 	}

@@ -25,10 +25,9 @@ import (
 // one message may have. The newest go first.
 const maxShown = 16 * session.MaxImage
 
-// keepImages copies the images that go with a text beside the session's journal, which
-// is done before the text is accepted. A text that was accepted under its key
-// before brings none again; one that refused says cannot be accepted now leaves
-// nothing behind. It blocks for the disk.
+// keepImages copies the images that go with a text beside the session's journal, before the
+// text is accepted. If the text was accepted under its key before, nothing is copied again. If
+// refused returns an error, nothing is kept. It blocks for the disk.
 func (h *Hub) keepImages(ctx context.Context, id string, list []protocol.AttachmentParams, key string,
 	refused func(m *machine) error,
 ) ([]model.Attachment, error) {
@@ -214,9 +213,9 @@ func what(mode os.FileMode) string {
 	}
 }
 
-// show returns messages whose images can be read, from the session's copies. What a
-// model is not shown are described to it.
-func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]model.Message, error) {
+// withImages returns the messages with their images ready to be read, from the session's
+// copies. A line of text stands for an image that is missing or left out.
+func (l *loop) withImages(ctx context.Context, gen int, messages []model.Message) ([]model.Message, error) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Attachments) > 0 }) {
 		return messages, nil
 	}
@@ -250,7 +249,7 @@ func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]m
 	return out, nil
 }
 
-// openable has an image be read from the session's copy, once that is seen to be whole.
+// openable checks the session's copy of an image, and sets the attachment's Open to read it.
 func (l *loop) openable(a *model.Attachment) error {
 	kept := *a
 	f, err := l.env.Store.Picture(l.id, kept)

@@ -433,7 +433,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		{Role: model.User, Text: "old", Attachments: kept},
 		{Role: model.User, Text: "new", Attachments: slices.Repeat(kept, 16)},
 	}
-	shown, err := l.show(context.Background(), 0, messages)
+	shown, err := l.withImages(context.Background(), 0, messages)
 	if err != nil || len(shown[1].Attachments) != 16 || len(shown[0].Attachments) != 0 ||
 		shown[0].Text != "old\n\n[image is left out: the newer images fill the request]" {
 		t.Errorf("got %d and %d images, %q, %v; want the newest 16", len(shown[0].Attachments), len(shown[1].Attachments),

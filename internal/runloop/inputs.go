@@ -83,6 +83,8 @@ func (in promptIn) step(m *machine) {
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
 	case run != nil && kind == "":
 		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
+	case m.hosted() && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
+		m.refuse(in.ticket, m.unsupported("go on from an earlier message"))
 	case run != nil && !termsOf(in.p).IsZero():
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "output_schema, max_cost and max_model_calls are for "+
 			"the run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
@@ -371,6 +373,8 @@ func (in leafIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
 	case m.s.Entry(in.leafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
+	case m.hosted() && in.leafID != m.s.Leaf:
+		m.refuse(in.ticket, m.unsupported("go on from an earlier message"))
 	default:
 		m.moveLeaf(in.leafID)
 		m.reply(in.ticket, protocol.Leaf{SessionID: m.s.ID, LeafID: in.leafID})

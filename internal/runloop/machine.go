@@ -57,6 +57,7 @@ type machine struct {
 	// whether hooks may send a run back; nil: none can
 	stopHooks func(workdir string) bool
 	agents    Agents   // nil: there are none
+	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
 	cutCalls  []string // names of calls that were under way when the hosted agent ended
 	filesDir  string   // where the session's images are
 	// the daemon's folder, for a session that names none

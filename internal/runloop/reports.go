@@ -75,6 +75,8 @@ func weight(in input) int64 {
 		n = weightOf(in.update)
 	case askIn:
 		n = len(in.question.Message) + len(in.question.Schema)
+	case agentIn:
+		n = len(in.news.Patch) + len(in.news.Title) + len(in.news.Prompted) + len(in.news.Warning)
 	case toolDoneIn:
 		n = len(in.result.Text) + len(in.result.Value)
 	}

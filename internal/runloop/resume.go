@@ -59,7 +59,7 @@ func (in resumeIn) step(m *machine) {
 			Code:    protocol.SessionError,
 			Message: "the journal cannot be read where it says which calls were made or allowed: none is made now",
 		})
-	case m.hosted() && !m.agents.Resumes(m.s.Agent):
+	case m.hosted() && m.agents != nil && !m.agents.Resumes(m.s.Agent):
 		m.giveUp(&protocol.Error{
 			Code:    protocol.AgentCut,
 			Message: fmt.Sprintf("the daemon ended while %s worked, and its runs are not to go on after that", m.s.Agent),

@@ -127,7 +127,7 @@ func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (me
 	if messages, err = l.transform(ctx, gen, call, messages); err != nil {
 		return nil, nil, err
 	}
-	messages, err = l.show(ctx, gen, messages)
+	messages, err = l.withImages(ctx, gen, messages)
 	return messages, making.End, err
 }
 

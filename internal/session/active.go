@@ -47,7 +47,7 @@ func (s *Store) Active() (string, error) {
 func (s *Store) SetActive(id string, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.held()
+	err := s.prepareWrite()
 	if err == nil {
 		err = s.note(id, at)
 	}

@@ -54,7 +54,7 @@ func (s *Store) KeepImages(id string, images []Image) (kept []model.Attachment, 
 		}
 	}()
 	s.mu.Lock()
-	err = s.held() // clears away what a former daemon left, so before anything is written
+	err = s.prepareWrite() // clears away what a former daemon left, so before anything is written
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 func (s *Store) Delete(id string, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.held(); err != nil {
+	if err := s.prepareWrite(); err != nil {
 		return err
 	}
 	if !s.Exists(id) {
@@ -52,7 +52,7 @@ func (s *Store) Delete(id string, at time.Time) error {
 func (s *Store) DeleteAll(ids []string) (gone []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.held(); err != nil {
+	if err := s.prepareWrite(); err != nil {
 		return nil, err
 	}
 	active := s.active.Load()

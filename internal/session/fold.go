@@ -70,6 +70,8 @@ func (s *State) apply(r Record) error {
 		s.spend(f.RunID, f.Usage)
 	case AgentSession:
 		s.AgentSession = f.ID
+	case AgentTook:
+		s.Taken = max(s.Taken, min(f.Texts, s.Texts))
 	case JobStarted:
 		s.addJob(f.Job)
 	case AssetAdded:
@@ -165,15 +167,15 @@ func (s *State) applyMessage(f MessageAdded) {
 	if f.Message.Role == model.Assistant && f.Message.Text != "" {
 		s.Said = strings.Clone(LastLine(f.Message.Text)) // not all of the text
 	}
+	if f.Message.Role == model.User && s.Agent != "" {
+		s.Texts++
+	}
 	s.spend(f.RunID, f.Usage)
 	run := s.Run
 	if run == nil || run.ID != f.RunID {
 		return
 	}
 	run.Fresh, run.Asked = false, false
-	if f.Message.Role == model.User {
-		run.Untaken++
-	}
 	if f.ID == run.Open.ID {
 		run.Open, run.Said = MessageStarted{}, Piece{}
 	}
@@ -246,8 +248,6 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		return s.decide(f)
 	case TurnEnded:
 		run.TurnOpen, run.Ended, run.Question = false, f, nil
-	case AgentTook:
-		run.Untaken = 0
 	case AgentPrompted:
 	case Withdrawn:
 		s.settle(f.InputID)

@@ -25,7 +25,7 @@ type Footprint struct {
 // reads folders, and no journal. What a crash has left of deletions goes before.
 func (s *Store) Footprints(ctx context.Context) ([]Footprint, error) {
 	s.mu.Lock()
-	err := s.held()
+	err := s.prepareWrite()
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err

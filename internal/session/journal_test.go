@@ -131,7 +131,7 @@ func life() []Record {
 		},
 		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
 		AgentSession{ID: "s-1"},
-		AgentTook{RunID: "run-5"},
+		AgentTook{Texts: 1},
 		AgentPrompted{RunID: "run-5", Text: "Go on."},
 	}
 	var records []Record

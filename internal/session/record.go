@@ -280,9 +280,9 @@ type AgentSession struct {
 	ID string `json:"id"`
 }
 
-// AgentTook says that the hosted agent has every text that was delivered until now.
+// AgentTook says that the hosted agent has the first of the session's user messages, so many.
 type AgentTook struct {
-	RunID string `json:"run_id"`
+	Texts int `json:"texts"`
 }
 
 // AgentPrompted says that the hosted agent was sent a text of the daemon's own, which is

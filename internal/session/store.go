@@ -103,8 +103,9 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 	}, nil
 }
 
-// syncNew makes the names of folders durable in which there is no session yet: a session
-// would be gone with its folder. A directory that was there already is not ours to name.
+// syncNew syncs the directory entries of a state directory that has no session yet, so that a
+// power cut cannot take a folder away together with its first session. The parent is synced
+// only if this daemon has made the directory.
 func syncNew(disk Disk, dir string, made bool) error {
 	names, err := readNames(filepath.Join(dir, sessionsName))
 	if err != nil || len(names) > 0 {
@@ -156,9 +157,10 @@ func (s *Store) path(id string) string {
 	return filepath.Join(s.dir, sessionsName, id+journalExt)
 }
 
-// Create makes a session's journal, durable with its first records or, where there is one
-// alone, with the next, and the active session of it. It returns the fold of the records. The images that these
-// name are those of the session's parent; ErrNotFound where that is gone.
+// Create creates a session's journal and makes the session the active one. Several first
+// records are synced at once; a single one is synced with the next write. It returns the state
+// that the records make. Images that they name are taken from the parent session; ErrNotFound
+// if that is gone.
 func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	return s.create(id, records, true)
 }
@@ -180,11 +182,11 @@ func (s *Store) create(id string, records []Record, activate bool) (*State, *Jou
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.held(); err != nil {
+	if err := s.prepareWrite(); err != nil {
 		return nil, nil, err
 	}
 	if !activate {
-		if err := s.passOver(id, state.CreatedAt); err != nil {
+		if err := s.keepActive(id, state.CreatedAt); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -265,9 +267,9 @@ func (s *Store) fill(j *Journal, records []Record) error {
 	return j.Sync()
 }
 
-// passOver notes, before a session is made, that it will not be the active one
-// for being the newest. s is locked.
-func (s *Store) passOver(id string, at time.Time) error {
+// keepActive records the active session before a new one is made, so that the new one does
+// not become active for being the newest. s is locked.
+func (s *Store) keepActive(id string, at time.Time) error {
 	s.newest = max(s.newest, id)
 	active := ""
 	if a := s.active.Load(); a != nil {
@@ -312,9 +314,8 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 // others are read.
 func (s *Store) Peek(ctx context.Context, id string) (*State, error) { return s.PeekEnd(ctx, id, 0) }
 
-// PeekEnd is Peek for who wants to know no more of the tree than the last entries of the
-// path, so many of them, and of the runs no more than how theirs ended. The others may be
-// missing. With 0 all are there.
+// PeekEnd is Peek that promises only the last entries of the current path, so many of them,
+// and how their runs ended. Other entries may be missing. 0 means all.
 func (s *Store) PeekEnd(ctx context.Context, id string, last int) (state *State, err error) {
 	err = s.reading(ctx, id, func(f *os.File, _ io.Reader) error {
 		r, err := refold(ctx, f, last, false)
@@ -375,9 +376,9 @@ func readNames(dir string) ([]string, error) {
 	return names, errors.Join(err, d.Close())
 }
 
-// held is list for somebody who is about to change the directory: it must still be
-// this daemon's.
-func (s *Store) held() error {
+// prepareWrite checks that this daemon still holds the lock, then lists the directory. Call
+// it before changing the directory.
+func (s *Store) prepareWrite() error {
 	if err := s.lock.Check(); err != nil {
 		return err
 	}

@@ -29,7 +29,6 @@ type Run struct {
 	Ended    TurnEnded      // the latest turn's end, once it has ended
 	Inputs   []string       // ids that the latest turn is to deliver
 	Fresh    bool           // the open turn has no message yet
-	Untaken  int            `json:",omitzero"` // texts that the hosted agent may not have, the newest of those delivered
 	Steps    int            // assistant messages in the open turn
 	Open     MessageStarted // the assistant message that was begun and has no end yet, if any
 	Said     Piece          // what a former daemon has announced of it
@@ -109,6 +108,8 @@ type State struct {
 	Titled               bool           `json:",omitzero"` // by a person
 	Agent                string         `json:",omitzero"` // that makes its turns, "" for the daemon's own loop
 	AgentSession         string         `json:",omitzero"` // the id by which that knows it, "" for none yet
+	Texts                int            `json:",omitzero"` // user messages of a hosted session
+	Taken                int            `json:",omitzero"` // how many of the first of these the agent has
 	CreatedAt, UpdatedAt time.Time
 	ReadOnly             error  // why nothing may be written to the journal; it is of ErrReadOnly
 	Unread               bool   // a run has ended since somebody looked

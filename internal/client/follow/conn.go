@@ -155,11 +155,11 @@ func (c *conn) showSession() error {
 		return c.find()
 	}
 	if !resumed {
-		return c.show(c.s.session)
+		return c.sendSnapshot(c.s.session)
 	}
 	state, err := c.state(c.s.session)
 	if err != nil {
-		return c.show(c.s.session)
+		return c.sendSnapshot(c.s.session)
 	}
 	c.after = &state
 	c.publishState()
@@ -176,7 +176,7 @@ func (c *conn) find() error {
 	if err != nil {
 		return err
 	}
-	return c.show(id)
+	return c.sendSnapshot(id)
 }
 
 // follow tells what happens until the connection ends.
@@ -200,7 +200,7 @@ func (c *conn) follow() error {
 			err = c.applyIncoming(next)
 			if errors.Is(err, errDropped) {
 				c.s.synced = false
-				err = c.show(c.s.session)
+				err = c.sendSnapshot(c.s.session)
 			}
 		case <-c.s.asked:
 			if id, ok := c.s.takeWant(); ok {
@@ -208,7 +208,7 @@ func (c *conn) follow() error {
 			}
 		case <-c.s.out.emptied:
 			if !c.s.synced {
-				err = c.show(c.s.session)
+				err = c.sendSnapshot(c.s.session)
 			}
 		case <-c.s.touching:
 			due()
@@ -296,7 +296,7 @@ func (c *conn) refreshState() error {
 	case errors.Is(err, client.ErrUnsupported):
 		return nil // another client's session is the active one
 	case errors.As(err, &wire):
-		return c.show(c.s.session) // it was deleted, say
+		return c.sendSnapshot(c.s.session) // it was deleted, say
 	case err != nil:
 		return err
 	}
@@ -306,7 +306,7 @@ func (c *conn) refreshState() error {
 		// taken. By now it has. While a run goes on, a snapshot would lose what the
 		// model is saying.
 		c.sure = true
-		return c.show(c.s.session)
+		return c.sendSnapshot(c.s.session)
 	}
 	if touched || !bytes.Equal(c.told, comparable(state)) {
 		c.after = &state
@@ -338,7 +338,7 @@ func comparable(s protocol.State) []byte {
 // turn shows the session that Follow asked for. When the connection ends before
 // that is done the next one has to.
 func (c *conn) turn(id string) error {
-	err := c.show(id)
+	err := c.sendSnapshot(id)
 	if err != nil {
 		c.s.wantAgain(id)
 	}

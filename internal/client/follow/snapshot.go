@@ -11,9 +11,9 @@ import (
 	"noused/internal/protocol"
 )
 
-// show tells a snapshot of the session. One that the daemon refuses to show is
-// answered with a Refused and the session before, then the active one.
-func (c *conn) show(id string) error {
+// sendSnapshot sends a snapshot of the session to the reader. If the daemon refuses it, it
+// sends a Refused and tries the session before, then the active one.
+func (c *conn) sendSnapshot(id string) error {
 	c.after = nil
 	for _, id := range slices.Compact([]string{id, c.s.session, ""}) {
 		err := c.snapshot(id)
@@ -27,8 +27,8 @@ func (c *conn) show(id string) error {
 	return nil
 }
 
-// snapshot reads state and messages of one moment although they are two
-// questions. The messages are asked for between two get_state, whose last_seq
+// snapshot reads a consistent state and list of messages, although these take two
+// requests. The messages are asked for between two get_state, whose last_seq
 // say which events fell in between; those are read, and where one of them
 // changed the messages it is all asked again. Events that only add to what is
 // being said do not: that text is in the second state. So the snapshot is the
@@ -38,8 +38,8 @@ func (c *conn) show(id string) error {
 // state, and all events since: some of them say what the messages have already,
 // which their ids show.
 //
-// A daemon that does not number has no moments: what happens meanwhile may be
-// said twice, too.
+// Where the daemon does not number its events nobody can tell whether the two fit, and some
+// events may be told twice.
 func (c *conn) snapshot(id string) error {
 	first, err := c.enter(id)
 	if err != nil {
@@ -63,18 +63,18 @@ func (c *conn) snapshot(id string) error {
 		switch {
 		case !moved:
 			s.State = second
-			c.finish(s, nil)
+			c.deliver(s, nil)
 			return nil
 		case try >= maxTries && between != nil:
-			c.finish(s, between)
+			c.deliver(s, between)
 			return nil
 		}
 		first = second
 	}
 }
 
-// enter asks for the session's state. Where the daemon works in its active session only,
-// the session is made that.
+// enter asks for the session's state. An older daemon works in its active session only: it
+// is switched to this one.
 func (c *conn) enter(id string) (protocol.State, error) {
 	state, err := c.state(id)
 	var other *client.OlderError
@@ -93,8 +93,8 @@ func (c *conn) enter(id string) (protocol.State, error) {
 	return state, err
 }
 
-// finish tells a snapshot and the events behind it.
-func (c *conn) finish(snap Snapshot, behind []incoming) {
+// deliver sends a snapshot and the events behind it.
+func (c *conn) deliver(snap Snapshot, behind []incoming) {
 	s := c.s
 	snap.New = s.known && c.Epoch != s.epoch
 	s.session, s.epoch, s.known, s.synced = snap.State.SessionID, c.Epoch, true, true

@@ -5,9 +5,9 @@ import "fmt"
 // maxSpill is how many bytes of one command's output are kept.
 const maxSpill = 16 << 20
 
-// spill has the daemon keep all of a command's output, where that is more than a result
-// shows: nothing that runs in the sandbox can write where it is kept. A client that names
-// no file for it, as one of the protocol does not, keeps nothing.
+// spill sends a command's output, up to maxSpill of it, to the daemon, which keeps it where it
+// is more than a result shows: nothing in the sandbox can write where it is kept. Clients
+// that speak only the standard protocol name no file, and then nothing is kept.
 type spill struct {
 	path string // "": nothing is kept
 	send func(b []byte)

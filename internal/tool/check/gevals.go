@@ -71,7 +71,7 @@ func (g *gevalsRun) request(ctx context.Context, c *child, method string, params
 }
 
 // initialize starts a process and initializes it. An error means that it cannot be
-// started; a process that did not initialize is ended, and nil.
+// started; one that fails to initialize is ended, and nil is returned.
 func (g *gevalsRun) initialize(ctx context.Context) (*child, error) {
 	g.id = 0
 	c, err := g.start(ctx)
@@ -110,8 +110,8 @@ func (g *gevalsRun) end(c *child, grace time.Duration, reason error) string {
 	return reason.Error()
 }
 
-// lifecycle has one session as it should be for each operation that is called,
-// or just one: initialize, calls, shutdown. It returns the findings of the
+// lifecycle runs a correct session (initialize, calls, shutdown) for each operation that is
+// to be called, or a single one if there is none. It returns the findings of the
 // called operations.
 func (g *gevalsRun) lifecycle(ctx context.Context) ([]Finding, error) {
 	c, err := g.initialize(ctx)

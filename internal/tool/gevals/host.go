@@ -89,8 +89,8 @@ func encodeEnv(env map[string]string) jsontext.Value {
 	return text
 }
 
-// Describe returns the manifest of the latest process, or the descriptor's. Where
-// there is neither, or nothing but failures followed the latter, it starts a process.
+// Describe returns the manifest of the latest process, or the descriptor's. If
+// there is neither, or only the descriptor's and no process could be started since, it starts one.
 // A requirement that is not met is an error beside the manifest.
 func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	if m := h.known(); m != nil {
@@ -104,8 +104,8 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	return h.known(), h.unmet()
 }
 
-// Try starts the first process of an extension whose descriptor has the manifest, so
-// that Describe says why there can be none.
+// Try starts the first process of an extension that is known only by the manifest of its
+// descriptor, so that Describe can say why it does not start.
 func (h *host) Try(ctx context.Context) {
 	h.mu.Lock()
 	heard := h.heard
@@ -114,13 +114,13 @@ func (h *host) Try(ctx context.Context) {
 		return
 	}
 	l, err := h.pool.Spare(ctx)
-	if h.note(ctx, err); l != nil {
+	if h.noteFailedStart(ctx, err); l != nil {
 		h.pool.Release(l)
 	}
 }
 
-// note keeps that no process could be started, for which ctx is not to blame.
-func (h *host) note(ctx context.Context, err error) {
+// noteFailedStart records that no process could be started, unless ctx was the cause.
+func (h *host) noteFailedStart(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		h.mu.Lock()
 		h.failed = true
@@ -160,7 +160,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation,
 		return tool.Failure(err)
 	}
 	l, err := h.pool.Acquire(ctx)
-	if h.note(ctx, err); err != nil {
+	if h.noteFailedStart(ctx, err); err != nil {
 		return tool.Failure(err)
 	}
 	healthy := false

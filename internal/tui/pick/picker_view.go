@@ -252,7 +252,7 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 		}
 		b.WriteString(paint(t.Accent, star))
 	}
-	why := e.why(terms)
+	why := e.hiddenMatch(terms)
 	if why != "" || cell.Width(e.Title) > title && cut(terms, e.Title, title) {
 		// What was found matters more than the columns.
 		title, columns = width-2-p.lead(), nil
@@ -280,8 +280,8 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 	return p.look.row(b.String(), selected, width)
 }
 
-// why is what the filter found in Search and nowhere that is seen anyway.
-func (e entry) why(terms []string) string {
+// hiddenMatch is a part of Search around a term that neither the title nor a column has.
+func (e entry) hiddenMatch(terms []string) string {
 	if e.Search == "" {
 		return ""
 	}
