@@ -416,7 +416,8 @@ func TestAnAbortedTextIsNotSentAgain(t *testing.T) {
 	for len(h.log("prompt")) == 0 {
 	}
 	scope := protocol.Scope{SessionID: h.session}
-	if _, err := client.Call(context.Background(), h.dial(), protocol.Abort, protocol.AbortParams{Scope: scope}); err != nil {
+	_, err := client.Call(context.Background(), h.dial(), protocol.Abort, protocol.AbortParams{Scope: scope})
+	if err != nil {
 		t.Fatal(err)
 	}
 	h.until("run ends aborted")

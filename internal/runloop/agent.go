@@ -123,8 +123,8 @@ func (m *machine) callAgent() {
 	m.msg = message{id: m.newID("msg-"), model: m.s.Agent}
 	m.await(streaming, work{call: &modelCall{
 		agent: &model.AgentTurn{
-			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken, Again: m.turnCut, Session: m.s.AgentSession,
-			Cut: m.cutCalls,
+			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken,
+			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls,
 		},
 		history: m.s.Conversation(), fit: func(all []model.Message) []model.Message { return all },
 	}})
