@@ -369,13 +369,12 @@ func (s *setupRun) login(provider string, wanted bool) error {
 			return err
 		}
 		refused, err := s.tryKey(provider, key)
-		switch {
-		case err != nil:
-			return err
-		case refused == "":
-			return nil
+		if refused != "" {
+			s.Complain(fmt.Sprintf("%s does not take this key: %s", provider, refused))
 		}
-		s.Complain(fmt.Sprintf("%s does not take this key: %s", provider, refused))
+		if err != nil || refused == "" {
+			return err
+		}
 		if asked == maxKeys || !s.asks() {
 			s.Notef("the key is not kept")
 			return &quietExit{exitNoModel}
@@ -405,7 +404,7 @@ func (s *setupRun) tryKey(provider, key string) (refused string, err error) {
 		return "", errors.Join(takeBack(), &quietExit{exitLeft})
 	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("the key is saved in %s, and was not tried: %w", s.dir, err)
 	}
 	row, found := s.row(provider)
 	switch {

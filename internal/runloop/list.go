@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -171,12 +172,16 @@ func (h *Hub) summaryInfo(s session.Summary) protocol.SessionInfo {
 	if s.Waiting && !s.ReadOnly {
 		waits = protocol.WaitApproval
 	}
+	answers := chosen(s.Model, s.Answered, h.env.own())
+	if s.Agent != "" {
+		answers = model.Choice{Provider: s.Agent}
+	}
 	return protocol.SessionInfo{
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 		Workdir: cmp.Or(s.Workdir, h.env.Workdir), LastStopReason: s.LastStop, Unread: s.Unread, LastText: s.Said,
 		WaitingFor: waits, Agent: agentName(s.Agent),
-		Model: wireModel(chosen(s.Model, s.Answered, h.env.own()), h.env.own()),
+		Model: wireModel(answers, h.env.own()),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,13 @@ func Inherit(dir string, held *os.File) (*Store, error) {
 func (s *Store) KeepLock() (*os.File, error) { return s.lock.Keep() }
 
 func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, error)) (*Store, error) {
-	_, missing := os.Lstat(dir)
+	var made []string // folders that get a new one
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); err == nil || at == filepath.Dir(at) {
+			break
+		}
+		made = append(made, filepath.Dir(at))
+	}
 	if err := os.MkdirAll(filepath.Join(dir, sessionsName), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -90,7 +97,7 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	if err := syncNew(disk, dir, missing != nil); err != nil {
+	if err := syncNew(disk, dir, made); err != nil {
 		return nil, errors.Join(fmt.Errorf("state directory: %w", err), l.Release())
 	}
 	return &Store{
@@ -104,18 +111,20 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 }
 
 // syncNew syncs the directory entries of a state directory that has no session yet, so that a
-// power cut cannot take a folder away together with its first session. The parent is synced
-// only if this daemon has made the directory.
-func syncNew(disk Disk, dir string, made bool) error {
+// power cut cannot take a folder away together with its first session. made are the folders in
+// which this daemon has made one on the way.
+func syncNew(disk Disk, dir string, made []string) error {
 	names, err := readNames(filepath.Join(dir, sessionsName))
 	if err != nil || len(names) > 0 {
 		return err
 	}
-	err = disk.SyncDir(dir)
-	if err == nil && made {
-		err = disk.SyncDir(filepath.Dir(dir))
+	for _, at := range append([]string{dir}, made...) {
+		// A folder may be one that can be written to and not read.
+		if err := disk.SyncDir(at); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // Close gives the directory up. Sessions must have been closed before.
