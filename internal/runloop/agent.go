@@ -225,13 +225,7 @@ func (l *loop) streamAgent(ctx context.Context, gen int, call modelCall, req mod
 		return errors.New("this daemon hosts no agents")
 	}
 	req.Agent = call.agent
-	req.Load = func(int) ([]model.Message, func(), error) {
-		messages, err := l.env.Store.Messages(ctx, l.id, call.history, 0)
-		if err == nil {
-			messages, err = l.withImages(ctx, gen, messages)
-		}
-		return messages, func() {}, err
-	}
+	req.Load = func(int) ([]model.Message, func(), error) { return l.loadForAgent(ctx, gen, call) }
 	for delta, err := range l.agent.Stream(ctx, req) {
 		if err != nil {
 			return err
@@ -244,6 +238,24 @@ func (l *loop) streamAgent(ctx context.Context, gen int, call modelCall, req mod
 		}
 	}
 	return nil
+}
+
+// loadForAgent reads the conversation, once there is room for it, until done.
+func (l *loop) loadForAgent(ctx context.Context, gen int, call modelCall) (messages []model.Message, done func(),
+	err error,
+) {
+	making := l.env.requests.Begin()
+	if err = making.Grow(ctx, call.history.Bytes()); err == nil {
+		messages, err = l.env.Store.Messages(ctx, l.id, call.history, 0)
+	}
+	if err == nil {
+		messages, err = l.withImages(ctx, gen, messages)
+	}
+	if err != nil {
+		making.End()
+		return nil, nil, err
+	}
+	return messages, making.End, nil
 }
 
 // defaultAgent is what a session has that names none.
