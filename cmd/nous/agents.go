@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -59,15 +60,30 @@ func (a *app) agentRow(ctx context.Context, agent protocol.AgentInfo) []string {
 // versionTime is how long a program has to say its version.
 const versionTime = 5 * time.Second
 
-// versionOf is what a program on this machine says of its version, in one line.
+// maxVersion is how much of what a program says of its version is read, in bytes.
+const maxVersion = 4 << 10
+
+// versionOf is what a program on this machine says of its version, in one line. One that says
+// more than maxVersion is ended.
 func versionOf(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out[:min(len(out), 4<<10)])), "\n")
-	if err != nil || line == "" {
+	said, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return "-"
+	}
+	out, _ := io.ReadAll(io.LimitReader(said, maxVersion))
+	if len(out) == maxVersion {
+		cancel()
+	}
+	err = cmd.Wait()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil && len(out) < maxVersion || line == "" {
 		return "-"
 	}
 	return plain.OneLine(line, 30)

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	"noused/internal/acp"
+)
+
+// What an agent asks is held against the rules of our tools that would do the same.
+func TestWhatACallConcerns(t *testing.T) {
+	at := []acp.Location{{Path: "/w/main.go"}}
+	for name, c := range map[string]struct {
+		call
+		want []string // the first tool of each place; nil: it asks
+	}{
+		"a command":             {call{kind: "execute", input: []byte(`{"command":"ls"}`)}, []string{"bash"}},
+		"no command":            {call{kind: "execute", input: []byte(`{}`)}, nil},
+		"a command apart":       {call{kind: "execute", input: []byte(`{"command":"git","args":["push"]}`)}, nil},
+		"an edit":               {call{kind: "edit", places: at}, []string{"edit"}},
+		"an edit of nothing":    {call{kind: "edit"}, nil},
+		"a title like a tool":   {call{name: "main.go", kind: "edit", places: at}, []string{"edit"}},
+		"a tool of a server":    {call{name: "mcp__hub__merge", kind: "edit", places: at}, []string{"hub.merge"}},
+		"one with another name": {call{name: "hub.merge", kind: "other"}, []string{"hub.merge"}},
+		"another kind":          {call{name: "thinks", kind: "think"}, nil},
+	} {
+		var got []string
+		for _, place := range c.concerns() {
+			got = append(got, place[0].Tool)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestTheCommandOfACall(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"command":"ls -l"}`:                  "ls -l",
+		`{"command":["bash","-lc","ls; pwd"]}`: "ls; pwd",
+		`{"command":["rm","a b","it's"]}`:      `'rm' 'a b' 'it'\''s'`,
+		`{"command":[]}`:                       "",
+		`{"command":7}`:                        "",
+		`[`:                                    "",
+	} {
+		if got := commandOf([]byte(input)); got != want {
+			t.Errorf("%s: got %q, want %q", input, got, want)
+		}
+	}
+}
+
+// After a crash a text counts as sent only where the agent tells it again, and not where it
+// tells one that is like it.
+func TestWhetherAnAgentHasTexts(t *testing.T) {
+	const long = "a text that is long enough to be known again"
+	for name, c := range map[string]struct {
+		told, texts []string
+		want        bool
+	}{
+		"the same":              {[]string{"one", "yes\n"}, []string{"yes"}, true},
+		"a part of another":     {[]string{"yes, mend it"}, []string{"yes"}, false},
+		"a long one in more":    {[]string{"<user>" + long + "</user>"}, []string{long}, true},
+		"two of three":          {[]string{"a", "b", "c"}, []string{"b", "c"}, true},
+		"an older one":          {[]string{"b", "c"}, []string{"b"}, false},
+		"fewer than were sent":  {[]string{"b"}, []string{"a", "b"}, false},
+		"nothing was told":      {nil, []string{"a"}, false},
+		"no text is looked for": {nil, nil, true},
+	} {
+		r := &replay{}
+		for _, text := range c.told {
+			r.add(true, text)
+		}
+		if got := r.has(c.texts); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// What is kept of a session that is told again is bounded, in one text as in many.
+func TestAReplayIsBounded(t *testing.T) {
+	chunk := string(make([]byte, 1<<20))
+	one, many := &replay{}, &replay{}
+	for range 10 {
+		one.add(false, chunk)
+		many.add(true, chunk)
+	}
+	for _, r := range []*replay{one, many} {
+		n := 0
+		for _, text := range r.texts {
+			n += len(text)
+		}
+		if n > maxReplay {
+			t.Errorf("%d bytes are kept, want at most %d", n, maxReplay)
+		}
+	}
+}
