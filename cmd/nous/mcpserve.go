@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -40,21 +39,7 @@ func (a *app) serveTools(ctx context.Context) error {
 	}
 	if o.Token != "" { // the daemon has started the agent that has started this
 		o.Session = cmp.Or(o.Session, os.Getenv("NOUS_SESSION"))
-		o.Dial = func(ctx context.Context) (*client.Client, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", a.socket)
-			if err != nil {
-				return nil, err
-			}
-			return client.New(conn), nil
-		}
-		o.Subscribe = func(ctx context.Context, p protocol.SubscribeParams) (*client.Events, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", protocol.EventSocket(a.socket))
-			if err != nil {
-				return nil, err
-			}
-			return client.SubscribeOver(ctx, conn, p)
-		}
-		return o.Run(ctx)
+		return o.At(a.socket).Run(ctx)
 	}
 	id, err := a.sessionToServe(ctx)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -57,6 +58,26 @@ type Options struct {
 	Subscribe func(context.Context, protocol.SubscribeParams) (*client.Events, error)
 	// Log is told what goes wrong, for people.
 	Log func(format string, args ...any)
+}
+
+// At has the server of a hosted agent, which has a Token, reach the daemon on its sockets for
+// agents. The way there is the daemon's to say: no folder is looked at.
+func (o Options) At(socket string) Options {
+	o.Dial = func(ctx context.Context) (*client.Client, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return nil, err
+		}
+		return client.New(conn), nil
+	}
+	o.Subscribe = func(ctx context.Context, p protocol.SubscribeParams) (*client.Events, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", protocol.EventSocket(socket))
+		if err != nil {
+			return nil, err
+		}
+		return client.SubscribeOver(ctx, conn, p)
+	}
+	return o
 }
 
 // server is one at work.
