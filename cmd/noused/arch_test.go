@@ -223,6 +223,7 @@ var layers = []layer{
 	{pattern: "internal/tui/cell", ours: []string{"internal/plaintext"}},
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
+	{pattern: "internal/client/toolserver", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/agent", ours: []string{
 		"internal/acp", "internal/format", "internal/model", "internal/policy", "internal/proc",
 	}},
@@ -241,6 +242,7 @@ var layers = []layer{
 		"internal/client/jobs", "internal/client/live", "internal/client/lookup", "internal/client/machine",
 		"internal/client/plain",
 		"internal/client/proxy", "internal/client/runs", "internal/client/servers",
+		"internal/client/toolserver",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",

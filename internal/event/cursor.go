@@ -17,7 +17,8 @@ type Filter struct {
 func (f Filter) all() bool { return f.SessionID == "" && len(f.Types) == 0 }
 
 func (f Filter) matches(l line) bool {
-	return (f.SessionID == "" || f.SessionID == l.session || f.Shared && l.session == "") && (len(f.Types) == 0 || slices.Contains(f.Types, l.typ))
+	of := f.SessionID == "" || f.SessionID == l.session || f.Shared && l.session == ""
+	return of && (len(f.Types) == 0 || slices.Contains(f.Types, l.typ))
 }
 
 // Cursor is a reader's place in a log, and what it wants. Begin makes it.

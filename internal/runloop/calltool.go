@@ -215,7 +215,9 @@ func (h *Hub) BindAgents(mux *protocol.Mux) {
 	})
 }
 
-func (h *Hub) callTool(ctx context.Context, p protocol.CallToolParams) (a protocol.Answer[protocol.ToolCalled], err error) {
+func (h *Hub) callTool(ctx context.Context, p protocol.CallToolParams) (a protocol.Answer[protocol.ToolCalled],
+	err error,
+) {
 	if err := h.mayCall(ctx, protocol.CallTool.Name(), p.SessionID, p.Token); err != nil {
 		return a, err
 	}
@@ -227,7 +229,9 @@ func (h *Hub) callTool(ctx context.Context, p protocol.CallToolParams) (a protoc
 	return a, nil
 }
 
-func (h *Hub) runToolCall(ctx context.Context, id string, p protocol.CallToolParams) (out protocol.ToolCalled, err error) {
+func (h *Hub) runToolCall(ctx context.Context, id string, p protocol.CallToolParams) (out protocol.ToolCalled,
+	err error,
+) {
 	v, err := query(ctx, h, id, func(m *machine) (callView, error) { return callView{m.scope(), m.s.Agent}, nil })
 	switch {
 	case err != nil:
@@ -302,7 +306,7 @@ func (l *loop) callFor(ctx context.Context, call model.ToolCall, client string) 
 // callTheirs waits for a call of the hosted agent's own. One that has come to a tool of ours,
 // as was asked about, is made here: what forbids it by now holds.
 func (l *loop) callTheirs(ctx context.Context, gen int, inv model.Invocation) model.ToolResult {
-	res, ours := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u, ""}) })
+	res, ours := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u}) })
 	if ours == nil {
 		return res
 	}

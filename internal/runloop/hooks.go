@@ -21,8 +21,9 @@ type stopCheckedIn struct {
 // maySendBack reports whether hooks are asked before the run ends: once it has been sent back
 // they are not.
 func (m *machine) maySendBack() bool {
-	return m.stopHooks != nil && !m.s.Run.SentBack && (!m.s.Run.Outside || m.s.Run.Turn > 1) && m.s.Run.Ended.StopReason == protocol.StopEnd &&
-		m.stopHooks(m.workdir())
+	run := m.s.Run
+	return m.stopHooks != nil && !run.SentBack && run.Ended.StopReason == protocol.StopEnd &&
+		(!run.Outside || run.Turn > 1) && m.stopHooks(m.workdir())
 }
 
 // checkStop asks the hooks, and ends the run when they have answered.

@@ -41,9 +41,13 @@ type (
 		message string
 	}
 	toolUpdateIn struct {
-		gen      int
-		update   model.ToolUpdate
-		outputID string // of who called the tool from outside, "" for none
+		gen    int
+		update model.ToolUpdate
+	}
+	// outsideUpdateIn is told to who called the tool, too.
+	outsideUpdateIn struct {
+		toolUpdateIn
+		outputID string
 	}
 	toolDoneIn struct {
 		gen    int
@@ -71,6 +75,8 @@ func weight(in input) int64 {
 	case answerDoneIn: // it is made into records and events as a whole
 		n = in.part.Size()
 	case toolUpdateIn:
+		n = weightOf(in.update)
+	case outsideUpdateIn:
 		n = weightOf(in.update)
 	case sideUpdateIn:
 		n = weightOf(in.update)
@@ -315,7 +321,13 @@ func (in toolUpdateIn) step(m *machine) {
 		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta,
 		Update: rawValue(u.Update),
 	})
-	m.tellOutput(m.turnRef(), in.outputID, u)
+}
+
+func (in outsideUpdateIn) step(m *machine) {
+	in.toolUpdateIn.step(m)
+	if in.gen == m.gen && m.phase == calling {
+		m.tellOutput(m.turnRef(), in.outputID, in.update)
+	}
 }
 
 func (in sideUpdateIn) step(m *machine) {

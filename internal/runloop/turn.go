@@ -232,7 +232,7 @@ func (l *loop) callOurs(ctx context.Context, gen int, inv model.Invocation) mode
 	var images []model.Attachment
 	inv.KeepImage, inv.Ask = l.keeper(&images), l.asks(ctx, gen)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
-		_ = l.post(ctx, toolUpdateIn{gen, u, outputID})
+		_ = l.post(ctx, outsideUpdateIn{toolUpdateIn{gen, u}, outputID})
 	})
 	res.Attachments = images
 	return l.afterTool(ctx, gen, inv, res)

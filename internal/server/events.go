@@ -37,7 +37,8 @@ func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Rea
 	zlog *zap.Logger,
 ) error {
 	zlog = zlog.With(zap.String("on", "events"))
-	c := &conns{log: zlog, max: maxConns, grace: drainGrace, agents: ln.tokens != nil, open: func(conn *net.UnixConn) session {
+	c := &conns{log: zlog, max: maxConns, grace: drainGrace, agents: ln.tokens != nil}
+	c.open = func(conn *net.UnixConn) session {
 		s := &eventConn{
 			conn: conn, log: log, readers: readers, maxLine: lines.Max, held: lines.Held, zlog: zlog,
 			requests: make(chan request), done: make(chan struct{}), tokens: ln.tokens,
@@ -49,7 +50,7 @@ func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Rea
 		s.cursor, _, _ = log.Begin("", nil, first)
 		s.at.Store(s.cursor.After())
 		return s
-	}}
+	}
 	return c.serve(ctx, ln)
 }
 

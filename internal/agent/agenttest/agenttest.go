@@ -136,10 +136,10 @@ func (a *agent) handle(line []byte) {
 		return // an error without an id: of something that the script has written
 	}
 	var p struct {
-		Version   int              `json:"protocolVersion"`
-		SessionID string           `json:"sessionId"`
-		CWD       string           `json:"cwd"`
-		Servers   []server         `json:"mcpServers"`
+		Version   int      `json:"protocolVersion"`
+		SessionID string   `json:"sessionId"`
+		CWD       string   `json:"cwd"`
+		Servers   []server `json:"mcpServers"`
 		Prompt    []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`

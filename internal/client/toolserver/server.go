@@ -41,7 +41,7 @@ const (
 	aliveTime = 10 * time.Second
 	// againTime is how long a lost event connection is left alone.
 	againTime = time.Second
-	// maxSaid bounds what is told of a call's progress at a time, in bytes.
+	// maxSaid bounds a text about a call's progress, in bytes.
 	maxSaid = 4 << 10
 )
 
@@ -274,7 +274,7 @@ func (s *server) report(ctx context.Context, to *sdk.ServerSession, token any, o
 	}
 }
 
-// follow reads the daemon's events: what calls say, and that there are other tools. After a
+// follow reads the daemon's events: what calls say, and changes of the tools. After a
 // gap the tools are read again.
 func (s *server) follow(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
