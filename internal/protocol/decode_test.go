@@ -159,6 +159,7 @@ func newRecorder() *recorder {
 	record(r, GetSystem)
 	record(r, ListSkills)
 	record(r, ListAgents)
+	record(r, CallTool)
 	record(r, Withdraw)
 	record(r, SetTitle)
 	record(r, MarkRead)
@@ -219,6 +220,12 @@ func TestPayloads(t *testing.T) {
 		{
 			"extension_command", `{"name":"a.b","payload":null}`,
 			ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`null`)},
+		},
+		{
+			"call_tool", `{"name":"a.b","arguments":{"x":[1.0]},"token":"t","session_id":"s"}`,
+			CallToolParams{
+				Scope: Scope{SessionID: "s"}, Name: "a.b", Arguments: jsontext.Value(`{"x":[1.0]}`), Token: "t",
+			},
 		},
 		{"list_sessions", `{"limit":1000}`, ListSessionsParams{Limit: ptr(1000)}},
 		{"delete_session", `{"session_id":"s"}`, DeleteSessionParams{SessionID: "s"}},

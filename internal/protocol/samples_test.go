@@ -76,6 +76,11 @@ func sampleParams() []Params {
 		GetSystemParams{scope},
 		ListSkillsParams{},
 		ListAgentsParams{},
+		CallToolParams{Name: "ls"},
+		CallToolParams{
+			Scope: scope, Name: "bash", Arguments: jsontext.Value(`{"command":"ls"}`), Token: "00ff", Client: "claude-code",
+			OutputID: "out-1",
+		},
 		ListSkillsParams{Scope: scope, Name: "review"},
 		GetUsageParams{},
 		GetUsageParams{By: "session", TimeZone: "Europe/Berlin"},
@@ -172,6 +177,11 @@ func sampleReplies() []Reply {
 		Branch{SessionID: "ses-2", ParentID: "ses-1", Active: true},
 		ExtensionResult{OK: true, Result: "fine", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`[1]`)},
 		ExtensionResult{Result: "it failed", Error: toolError},
+		ToolCalled{
+			ToolCallID: "call-1", OK: true, Result: "fine", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`[1]`),
+			Images: []ToolImage{{MediaType: "image/png", Data: "AAAA"}},
+		},
+		ToolCalled{ToolCallID: "call-1", Result: "it failed", Error: toolError},
 		Compaction{
 			SessionID: "ses-1", Summary: "they greeted", FirstKeptEntryID: "msg-7", TokensBefore: 100,
 			Trigger: "manual",

@@ -64,6 +64,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, GetSystem)
 	agree(m, ListSkills)
 	agree(m, ListAgents)
+	agree(m, CallTool)
 	agree(m, Withdraw)
 	agree(m, SetTitle)
 	agree(m, MarkRead)
