@@ -23,10 +23,11 @@ agent. What it calls, the daemon calls as the session's model: the rules are ask
 where they say so, and the conversation shows the call. --session names the session;
 without it, it is the one that was used last in this folder.
 
+claude mcp add noused -- nous mcp serve has Claude Code start it.
+
 An agent that noused hosts is given this server by itself. A program that the daemon has
 started, and that has no token of the session, is refused.`,
-		Example: `  claude mcp add noused -- nous mcp serve
-  nous mcp serve --session 0198c5f2`,
+		Example: "  nous mcp serve\n  nous mcp serve --session 0198c5f2",
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serveTools(cmd.Context()) },
 	}

@@ -20,7 +20,7 @@ import (
 func serving(t *testing.T, d *daemontest.Daemon, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	cmd := exec.Command(program(t, "nous"), "mcp", "serve")
-	cmd.Dir, cmd.Env = d.Dir, d.Env()
+	cmd.Dir, cmd.Env, cmd.Stderr = d.Dir, d.Env(), os.Stderr
 	c := sdk.NewClient(&sdk.Implementation{Name: "tester", Version: "1"}, o)
 	s, err := c.Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {
@@ -54,7 +54,7 @@ func textOf(res *sdk.CallToolResult) (text string) {
 // An agent that noused does not host lists a session's tools and calls them, hears of their
 // progress and of changes, and takes a call back.
 func TestServeToolsOverMCP(t *testing.T) {
-	d := newDaemon(t, "")
+	d := startDaemon(t, "")
 	changed, said := make(chan struct{}, 100), make(chan string, 100)
 	s := serving(t, d, &sdk.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
@@ -111,15 +111,15 @@ func TestServeToolsOverMCP(t *testing.T) {
 	}
 
 	d.Tool("later", "exit 1")
-	run(t, d, "tools", "reload")
-	run(t, d, "set-tools", "ls", "read")
+	succeeds(t, d, "tools", "reload")
+	succeeds(t, d, "set-tools", "ls", "read")
 	for !slices.Equal(names(t, s), []string{"ls", "read"}) {
 		<-changed
 	}
 }
 
-// run is a command of nous's that succeeds.
-func run(t *testing.T, d *daemontest.Daemon, args ...string) {
+// succeeds is a command of nous's that succeeds.
+func succeeds(t *testing.T, d *daemontest.Daemon, args ...string) {
 	t.Helper()
 	cmd := exec.Command(program(t, "nous"), args...)
 	cmd.Dir, cmd.Env = d.Dir, d.Env()
@@ -136,7 +136,7 @@ func TestTheInspectorCallsATool(t *testing.T) {
 			"npm install --prefix DIR @modelcontextprotocol/inspector && NOUSED_TEST_MCP_INSPECTOR=DIR go test " +
 			"-run Inspector ./cmd/nous")
 	}
-	d := newDaemon(t, "")
+	d := startDaemon(t, "")
 	inspect := func(args ...string) []byte {
 		t.Helper()
 		cmd := exec.Command(filepath.Join(dir, "node_modules/.bin/mcp-inspector"),

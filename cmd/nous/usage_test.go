@@ -50,6 +50,7 @@ var wrongLines = []struct{ line, want string }{
 	{"stop now", `stop takes no arguments, and got "now"`},
 	{"restart now", `restart takes no arguments, and got "now"`},
 	{"agents now", `agents takes no arguments, and got "now"`},
+	{"mcp serve now", `mcp serve takes no arguments, and got "now"`},
 	{"acp now", `acp takes no arguments, and got "now"`},
 	{"steer", `there is no text:`},
 	{"steer --if-idle wait x", `--if-idle wait: want prompt`},
