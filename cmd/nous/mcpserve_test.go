@@ -105,7 +105,8 @@ func TestServeToolsOverMCP(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("a call that was taken back succeeds")
 	}
-	res, err = s.CallTool(t.Context(), &sdk.CallToolParams{Name: "bash", Arguments: map[string]any{"command": "echo next"}})
+	p = &sdk.CallToolParams{Name: "bash", Arguments: map[string]any{"command": "echo next"}}
+	res, err = s.CallTool(t.Context(), p)
 	if err != nil || textOf(res) != "next" { // it waits for the end of the other
 		t.Errorf("got %+v, %v, want the next call made", res, err)
 	}
@@ -154,7 +155,8 @@ func TestTheInspectorCallsATool(t *testing.T) {
 		t.Errorf("got %+v, %v, want tools", list, err)
 	}
 	var res struct{ Content []struct{ Text string } }
-	err := json.Unmarshal(inspect("--method", "tools/call", "--tool-name", "bash", "--tool-arg", "command=echo inspected"), &res)
+	out := inspect("--method", "tools/call", "--tool-name", "bash", "--tool-arg", "command=echo inspected")
+	err := json.Unmarshal(out, &res)
 	if err != nil || len(res.Content) != 1 || res.Content[0].Text != "inspected" {
 		t.Errorf("got %+v, %v, want what it printed", res, err)
 	}

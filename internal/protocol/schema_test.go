@@ -143,7 +143,8 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 	commands := []string{
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode",
 		"get_state",
-		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "call_tool", "compact_session", "set_leaf",
+		"get_messages", "new_session", "switch_session", "branch_session", "extension_command",
+		"call_tool", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools",
 		"list_models",
 		"get_system", "list_skills", "list_agents", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve",
