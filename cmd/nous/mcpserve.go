@@ -28,8 +28,8 @@ claude mcp add noused -- nous mcp serve has Claude Code start it.
 An agent that noused hosts is given this server by itself. A program that the daemon has
 started, and that has no token of the session, is refused.`,
 		Example: "  nous mcp serve\n  nous mcp serve --session 0198c5f2",
-		Args: cmdline.Wants(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serveTools(cmd.Context()) },
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveTools(cmd.Context()) },
 	}
 }
 
