@@ -31,8 +31,7 @@ type hosting struct {
 func newHost(t testing.TB, can string, more ...string) *hosting {
 	t.Helper()
 	h := &hosting{daemon: unstarted(t, "noused"), checker: protocoltest.NewChecker()}
-	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
-		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
+	h.configure(can, more...)
 	h.checker.Hosted = true
 	if err := os.MkdirAll(h.agentDir(), 0o700); err != nil {
 		t.Fatal(err)
@@ -41,6 +40,12 @@ func newHost(t testing.TB, can string, more ...string) *hosting {
 	h.follow()
 	h.session = h.newSession("scripted")
 	return h
+}
+
+// configure writes the agent's section.
+func (h *hosting) configure(can string, more ...string) {
+	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
+		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
 }
 
 func (h *hosting) agentDir() string { return filepath.Join(h.Dir, "agent") }
