@@ -215,3 +215,68 @@ func TestOffersAreBounded(t *testing.T) {
 		t.Errorf("got %d bytes, truncated %t", size, st.AgentOptions[0].Truncated)
 	}
 }
+
+// An agent that knows no answer but its own always is never given that for a single yes, by
+// a person or by a rule.
+func TestAnAgentThatOffersOnlyAlways(t *testing.T) {
+	h := newHost(t, "always", "[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"make\"]")
+	answer := func(command, option, want string) {
+		t.Helper()
+		h.prompt(`!call c1 execute {"command":"` + command + `"}` + "\n!ask c1")
+		h.until(want)
+		pending := h.state().PendingApprovals
+		var options []string
+		for _, o := range pending[0].Options {
+			options = append(options, o.ID)
+		}
+		h.wants(options, "always", "deny")
+		approve := func(option string) error {
+			_, err := client.Call(context.Background(), h.dial(), protocol.Approve, protocol.ApproveParams{
+				ApprovalID: pending[0].ApprovalID, Option: option,
+			})
+			return err
+		}
+		if err := approve("once"); err == nil || !strings.Contains(err.Error(), "only always, deny") {
+			t.Errorf("got %v, want once refused", err)
+		}
+		if err := approve(option); err != nil {
+			t.Fatal(err)
+		}
+		h.until("run ends completed")
+	}
+	answer("ls", "deny", "asks ask: bash outside the sandbox")
+	answer("make", "always", "asks ask: scripted cannot be allowed this call alone")
+	_, err := client.Call(context.Background(), h.dial(), protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: h.session}, Mode: protocol.ApprovalsAuto,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.prompt("!call c1 execute {\"command\":\"ls\"}\n!ask c1")
+	h.until("run ends completed")
+	h.wants(h.log("answer"), "answer cancelled ", "answer selected ever", "answer selected ever")
+}
+
+// reload_tools reads the sections of agents again; an agent that works goes on.
+func TestAgentsAreReadAgain(t *testing.T) {
+	h := newHost(t, "")
+	h.prompt("!say one\n!wait " + h.agentDir() + "/go")
+	h.until("delta: one")
+	h.write("noused/config.toml", "default_agent = \"other\"\n[agent.other]\ncommand = [\"scripted-agent\"]\n", 0o600)
+	ctx := context.Background()
+	if _, err := client.Call(ctx, h.dial(), protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Call(ctx, h.dial(), protocol.NewSession, protocol.NewSessionParams{Agent: "scripted"})
+	if err == nil || !strings.Contains(err.Error(), "there is no agent \"scripted\"") {
+		t.Errorf("got %v, want the agent unknown", err)
+	}
+	h.write("agent/go", "", 0o600)
+	h.until("run ends completed")
+	h.session = h.newSession("")
+	if st := h.state(); st.Agent != "other" {
+		t.Errorf("got %s, want the default agent", st.Agent)
+	}
+	h.prompt("hi")
+	h.until("run ends completed")
+}

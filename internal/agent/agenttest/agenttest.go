@@ -28,7 +28,8 @@ const (
 	// Dir is where it keeps its sessions, and log: a line for each thing that happens.
 	Dir = "AGENTTEST_DIR"
 	// Can are the capabilities, with commas: load, resume, image, old, auth, mute; options,
-	// modes and commands to choose from, and poor, which refuses one; queue, which takes a
+	// modes and commands to choose from, and poor, which refuses one; always, which has no
+	// other answer to what it asks; queue, which takes a
 	// prompt while it works.
 	Can = "AGENTTEST_CAN"
 )
@@ -450,14 +451,16 @@ func (a *agent) ask(s *session, id, input string) {
 	if input != "" {
 		call["rawInput"] = jsontext.Value(input)
 	}
-	raw := a.request("session/request_permission", object{
-		"sessionId": s.id, "toolCall": call,
-		"options": []object{
-			{"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-			{"optionId": "ever", "name": "Always", "kind": "allow_always"},
-			{"optionId": "no", "name": "No", "kind": "reject_once"},
-		},
-	})
+	options := []object{
+		{"optionId": "ever", "name": "Always", "kind": "allow_always"},
+		{"optionId": "no", "name": "No", "kind": "reject_once"},
+	}
+	if slices.Contains(a.can, "always") {
+		options = options[:1]
+	} else {
+		options = append(options, object{"optionId": "yes", "name": "Yes", "kind": "allow_once"})
+	}
+	raw := a.request("session/request_permission", object{"sessionId": s.id, "toolCall": call, "options": options})
 	var answer struct {
 		Outcome struct {
 			Outcome  string `json:"outcome"`

@@ -53,7 +53,8 @@ func (a *agent) sayCommands(s *session) {
 	if slices.Contains(a.can, "commands") {
 		a.update(s.id, object{"sessionUpdate": "available_commands_update", "availableCommands": []object{
 			{"name": "init", "description": "writes AGENTS.md"},
-			{"name": "review", "description": "reviews", "input": object{"hint": "what"}}, {"name": 3},
+			{"name": "review", "description": "reviews", "input": object{"hint": "what"}},
+			{"name": 3},
 		}})
 	}
 }
