@@ -39,6 +39,8 @@ type Session struct {
 	closed  bool
 	offer   offer
 	ready   chan struct{} // closed once the session is open in a process; nil: nobody waits
+	own     []string            // MCP servers of the user's that the agent has itself
+	serves  map[string]*serving // calls of our tools that have no result yet, by id
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -256,6 +258,9 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	s.offer = offer{version: s.offer.version} // what it does not say again it has no more
 	s.mu.Unlock()
 	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
+	if give := s.agents.o().Servers; give != nil && !spec.NoTools {
+		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
+	}
 	if to.Session != "" {
 		known, err := s.reopen(ctx, p, to, request, messages)
 		if err != nil {
@@ -430,6 +435,7 @@ func (s *Session) Cut() {
 	t.cut = true
 	t.in.close()
 	t.refuse()
+	s.dropServed()
 	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
 	late := time.AfterFunc(cancelTime, t.process.p.Kill)
 	go func() { // ends with the turn
@@ -452,6 +458,7 @@ func (s *Session) Close() {
 	s.cancel()
 	s.mu.Lock()
 	s.closed = true
+	s.dropServed()
 	p := s.process
 	if s.turn != nil {
 		s.turn.in.close()

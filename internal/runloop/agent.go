@@ -39,8 +39,10 @@ type Agent interface {
 	// that are allowed; one with Delta.More by another Stream.
 	Model
 	// Call waits for a call that a message has had, and lets it happen where the agent
-	// has asked. It fails only through its result.
-	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+	// has asked. It fails only through its result. With ours the call has come to a tool of
+	// ours, which the caller runs in its place; Serve waits for its result.
+	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult,
+		ours *model.ToolCall)
 	// Judge says what the rules make of a call, as [Policy].Judge does. What the agent has
 	// not asked about is allowed: it happens in any case.
 	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict
@@ -52,6 +54,16 @@ type Agent interface {
 	// the value that the option has then. An unknown option or value is a
 	// *[model.AgentOptionError].
 	Choose(ctx context.Context, at model.AgentTurn, running bool, id, value string) (string, error)
+	// Serve has the agent's turn make a call of a tool of ours that the agent has asked for, and
+	// blocks until Answer has its result, ctx ends, or the turn does; the error says why it is
+	// not made.
+	Serve(ctx context.Context, call model.ToolCall) (model.ToolResult, error)
+	// Own are the names of the MCP servers that the agent reaches by itself.
+	Own() []string
+	// Serves reports whether Serve waits for that call.
+	Serves(callID string) bool
+	// Answer gives a call's result to the Serve that waits for it, if any does.
+	Answer(callID string, res model.ToolResult)
 	// Cut has the agent end the turn that it works on. It does not block.
 	Cut()
 	// Close ends the agent, and waits for that.
@@ -227,7 +239,13 @@ func (l *loop) openAgent(s *session.State) {
 	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), func(ctx context.Context, news model.AgentNews) {
 		_ = l.post(ctx, agentIn{news})
 	})
-	l.m.agents, l.m.agent, l.m.judge = l.env.Agents, l.agent, l.agent.Judge
+	l.m.agents, l.m.agent, l.m.serves = l.env.Agents, l.agent, l.agent.Serves
+	l.m.judge = func(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+		if l.agent.Serves(inv.ID) && l.env.Policy != nil {
+			return l.env.Policy.Judge(inv, mode, answers)
+		}
+		return l.agent.Judge(inv, mode, answers)
+	}
 }
 
 func (l *loop) closeAgent() {
