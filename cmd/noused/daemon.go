@@ -94,6 +94,7 @@ type Daemon struct {
 	tools   *registry.Registry
 	models  *liveModels
 	agents  *agent.Agents
+	kept    []agent.Left // for the next program
 	hooks   *hook.Hooks
 	hub     *runloop.Hub
 	mux     *protocol.Mux
@@ -189,6 +190,8 @@ func (d *Daemon) load() (err error) {
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
 	d.agents = openAgents(d.cfg, d.tools, d.rules)
+	d.atClose(d.agents.Close)
+	d.takeOver()
 	d.openHooks()
 	return nil
 }
@@ -304,7 +307,7 @@ func (d *Daemon) openTools() (*registry.Registry, error) {
 				CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg),
 			}),
 		},
-		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath,
+		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath, Left: takenOver.processes(),
 		Changed: func(server string) {
 			d.events.Append(protocol.Status{
 				Code:    protocol.StatusToolsChanged,
@@ -412,10 +415,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	add(func() error {
 		err := d.hub.Run(stopping)
-		d.hub.Drain(d.cfg.DrainTimeout)
+		if d.leaving.leavesAgents() {
+			d.hub.Leave(d.cfg.DrainTimeout)
+		} else {
+			d.hub.Drain(d.cfg.DrainTimeout)
+		}
 		d.events.Close()
 		d.fleet.Close()
 		d.notifier.Close()
+		d.leaveAgents()
 		d.tools.Close(context.WithoutCancel(ctx))
 		finish()
 		return err
@@ -451,11 +459,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.halt(s)
 	default:
 	}
-	d.log.Info("stopped")
-	if err == nil || errors.Is(err, context.Canceled) {
-		return d.leaving.end()
+	defer d.log.Info("stopped")
+	if err != nil && !errors.Is(err, context.Canceled) {
+		d.tools.EndKept()
+		return err
 	}
-	return err
+	return d.ending()
 }
 
 // obey does what signals and clients ask, and returns when the daemon is to stop. A

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -45,10 +46,11 @@ type call struct {
 	ask     *acp.Request   // not nil: it waits for leave
 	options []acp.PermissionOption
 
-	told bool // to the run loop
-	over bool
-	said int    // bytes of its text that have been told
-	size [4]int // of the lines that input, output, content and places are from, in bytes
+	told   bool // to the run loop
+	placed bool // its places were told
+	over   bool
+	said   int    // bytes of its text that have been told
+	size   [4]int // of the lines that input, output, content and places are from, in bytes
 }
 
 // due reports that the run loop is to hear of the call now.
@@ -60,7 +62,7 @@ func (c *call) final() bool { return c.status == acp.Completed || c.status == ac
 
 // tell is the call as the run loop has it.
 func (c *call) tell(newID func(string) string) *model.ToolCall {
-	c.told, c.id, c.said = true, newID("call-"), 0
+	c.told, c.placed, c.id, c.said = true, false, newID("call-"), 0
 	return &model.ToolCall{ID: c.id, Name: c.name, Arguments: []byte(c.input)}
 }
 
@@ -179,7 +181,9 @@ func (c *call) answer(kinds ...string) {
 
 // Call waits for a call, which may happen now.
 func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	if s.enter(ctx) != nil {
+	if err := s.enter(ctx); errors.Is(err, model.ErrPaused) {
+		return model.ToolResult{Paused: true}
+	} else if err != nil {
 		return model.Failed("aborted", "the call was not waited for")
 	}
 	defer s.leave()
@@ -204,7 +208,8 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 	var held []event
 	bytes := 0
 	defer func() { t.in.unget(held...) }()
-	if len(c.places) > 0 {
+	if len(c.places) > 0 && !c.placed {
+		c.placed = true
 		progress(model.ToolUpdate{Update: placesOf(c)})
 	}
 	for {
@@ -218,6 +223,9 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			return res
 		}
 		e, err := s.next(ctx, t)
+		if errors.Is(err, model.ErrPaused) && ctx.Err() == nil {
+			return model.ToolResult{Paused: true}
+		}
 		if err != nil {
 			s.Cut()
 			select {

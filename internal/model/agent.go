@@ -1,6 +1,9 @@
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // AgentTurn is what a hosted agent is to go on with.
 type AgentTurn struct {
@@ -28,7 +31,11 @@ type AgentNews struct {
 	Title    string
 	Code     string // of the warning that Warning is
 	Warning  string // for people
+	Paused   bool   // nothing follows: the next program goes on with the agent
 }
+
+// ErrPaused is why a hosted agent's stream breaks off where the next program goes on with it.
+var ErrPaused = errors.New("the daemon starts anew")
 
 // AgentError ends a run whose hosted agent cannot go on. Code is the wire's.
 type AgentError struct {

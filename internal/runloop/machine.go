@@ -59,7 +59,10 @@ type machine struct {
 	agents    Agents   // nil: there are none
 	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
 	cutCalls  []string // names of calls that were under way when the hosted agent ended
-	filesDir  string   // where the session's images are
+	// Keeper's; nil: there is none
+	takeUp   func(runID string, turn int) (kept, shown bool)
+	quieting bool   // the hosted agent is being paused
+	filesDir string // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string

@@ -335,6 +335,12 @@ func (a *agent) step(s *session, name, rest string) {
 			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
 			time.Sleep(2 * time.Millisecond)
 		}
+	case "count": // to a number
+		n, _ := strconv.Atoi(rest)
+		for i := 0; i < n && !a.cancelled(s); i++ {
+			a.say(s, "agent_message_chunk", fmt.Sprintf("%d,", i))
+			time.Sleep(time.Millisecond)
+		}
 	case "think":
 		a.say(s, "agent_thought_chunk", rest)
 	case "message": // with an id of its own
