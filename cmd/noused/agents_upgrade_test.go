@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +137,7 @@ func TestHostedTurnsOutliveRestartsAtAnyMoment(t *testing.T) {
 			if !runEnded(lines) {
 				lines = append(lines, h.restart()...)
 				restarts++
+				h.allow("asks ") // what nobody is told again
 			}
 		}
 		if h.toldOnce(script, lines); t.Failed() {
@@ -199,7 +204,7 @@ func (h *hosting) allow(line string) {
 	}
 }
 
-// toldOnce compares what was told of a turn with its script.
+// toldOnce compares what people have heard of a turn with its script.
 func (h *hosting) toldOnce(script string, lines []string) {
 	h.t.Helper()
 	want := []string{"turn prompt", "user: " + script, "delta: said", "thinks: a"}
@@ -217,4 +222,137 @@ func (h *hosting) toldOnce(script string, lines []string) {
 	want = append(want, "message tool_calls: "+text, "call do read {}", "result some")
 	text = count(10)
 	h.wants(lines, append(want, "delta: end", "message end: "+text+"end", "turn ends end", "run ends completed")...)
+}
+
+// replaceable has the daemon started by a path at which another program can be put.
+func replaceable(t *testing.T, h *hosting) (path string) {
+	t.Helper()
+	real, err := exec.LookPath("noused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(h.Dir, "bin", "noused")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink(real, path)); err != nil {
+		t.Fatal(err)
+	}
+	h.Stop()
+	h.Args = append(h.Args, "--drain-timeout", "100ms")
+	environ := h.Environ()
+	h.Environ = func() []string { return append(environ, "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH")) }
+	h.Start()
+	h.follow()
+	return path
+}
+
+// A program that cannot take over what this one leaves, or cannot read it, resumes the run as after a
+// crash, and the agent is started again. None is left over.
+func TestAnAgentThatCannotBeTakenOverIsStartedAgain(t *testing.T) {
+	for what, script := range map[string]string{
+		"another version": `if [ "$1" = try ]; then exec 2>/dev/null; fi
+exec noused "$@"`,
+		"broken": `[ "$1" = try ] || exec 9</dev/null
+NOUSED_INHERIT=$(printf %s "$NOUSED_INHERIT" | sed 's/agents=[0-9]*/agents=9/')
+export NOUSED_INHERIT
+exec noused "$@"`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHost(t, "load")
+			path := replaceable(t, h)
+			h.prompt("!say one\n!fork\n!wait " + h.agentDir() + "/go")
+			h.until("delta: one")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("#!/bin/sh\nPATH=${PATH#*:}\n"+script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			h.restart()
+			h.until("message error: one")
+			if err := os.WriteFile(h.agentDir()+"/go", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h.until("run ends completed")
+			pids := h.agents()
+			if len(pids) != 2 || !gone(pids[0]) {
+				t.Errorf("agents %v were started, and the first is to be gone", pids)
+			}
+			h.Stop()
+			h.noneLeft()
+		})
+	}
+}
+
+// noneLeft reports processes of agents that are still there, and of what they have started.
+func (h *hosting) noneLeft() {
+	h.t.Helper()
+	for _, line := range h.log("start", "child") {
+		_, text, _ := strings.Cut(line, " ")
+		if pid, _ := strconv.Atoi(text); !ended(h.t, pid, 5*time.Second) {
+			h.t.Errorf("left over: %s", line)
+		}
+	}
+}
+
+// What a daemon has taken over ends with it, whatever ends it.
+func TestAnAgentThatWasTakenOverLeavesNoOrphan(t *testing.T) {
+	const allKilled = "kill -9 of the guardian, too"
+	for what, end := range map[string]func(h *hosting){
+		"kill -9": func(h *hosting) { h.Kill() },
+		allKilled: func(h *hosting) {
+			for _, pid := range h.children() {
+				if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(comm)) == "exe" {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+			h.Kill()
+		},
+		"stop": func(h *hosting) { h.Stop() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHost(t, "load")
+			fork := "!fork\n"
+			if what == allKilled {
+				fork = "" // nobody is left to end what an agent leaves
+			}
+			h.prompt("!say one\n" + fork + "!hang")
+			h.until("delta: one")
+			h.restart()
+			h.restart()
+			end(h)
+			h.noneLeft()
+			if pids := h.agents(); len(pids) != 1 {
+				t.Errorf("agents %v were started, want one", pids)
+			}
+		})
+	}
+}
+
+// An agent without a turn lives on too, though its session is not opened in between, and the daemon's
+// own tools are as ever.
+func TestAnIdleAgentOutlivesRestarts(t *testing.T) {
+	h := newHost(t, "load")
+	h.prompt("!say one")
+	h.until("run ends completed")
+	h.restart()
+	h.restart()
+	h.prompt("!say two")
+	h.until("run ends completed")
+	other := h.daemon.session(h.Dir)
+	r := h.extension(other, "bash", `{"command":"(sleep 1000 & echo $!); (setsid sleep 1000 & echo $!)"}`)
+	if !r.OK {
+		t.Fatalf("bash: %+v", r)
+	}
+	for _, text := range strings.Fields(r.Result) {
+		if pid, err := strconv.Atoi(text); err != nil || !ended(t, pid, 5*time.Second) {
+			t.Errorf("a command's child is left: %q", text)
+		}
+	}
+	h.restart()
+	h.prompt("!say three")
+	h.until("run ends completed")
+	if pids := h.agents(); len(pids) != 1 {
+		t.Errorf("agents %v were started, want one", pids)
+	}
+	h.Stop()
+	h.noneLeft()
 }
