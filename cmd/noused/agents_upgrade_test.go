@@ -24,6 +24,21 @@ import (
 func (h *hosting) restart() (lines []string) {
 	h.t.Helper()
 	c := h.dial()
+	lines = h.depart(c)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for { // until the old one has hung up
+		if _, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{}); err != nil {
+			break
+		}
+	}
+	h.follow()
+	return lines
+}
+
+// depart has the daemon start anew, and reads what the old one has said to its end.
+func (h *hosting) depart(c *client.Client) (lines []string) {
+	h.t.Helper()
 	p := protocol.ShutdownParams{Restart: true}
 	if _, err := client.Call(context.Background(), c, protocol.Shutdown, p); err != nil {
 		h.t.Fatal(err)
@@ -36,7 +51,7 @@ func (h *hosting) restart() (lines []string) {
 			if ctx.Err() != nil {
 				h.t.Fatal(err)
 			}
-			break
+			return lines
 		}
 		ev, err := client.Decode(env)
 		if err == nil {
@@ -49,13 +64,6 @@ func (h *hosting) restart() (lines []string) {
 			lines = append(lines, line)
 		}
 	}
-	for { // until the old one has hung up
-		if _, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{}); err != nil {
-			break
-		}
-	}
-	h.follow()
-	return lines
 }
 
 // agents are the processes that were started, by the agent's own word.
@@ -307,6 +315,19 @@ func TestAnAgentThatWasTakenOverLeavesNoOrphan(t *testing.T) {
 			h.Kill()
 		},
 		"stop": func(h *hosting) { h.Stop() },
+		"kill -9 at the exec": func(h *hosting) {
+			h.depart(h.dial())
+			h.Kill()
+		},
+		"kill -9 after the exec": func(h *hosting) {
+			h.depart(h.dial())
+			_, _ = client.Call(context.Background(), h.dial(), protocol.Ping, protocol.PingParams{})
+			h.Kill()
+		},
+		"stop while it starts anew": func(h *hosting) {
+			_, _ = client.Call(context.Background(), h.dial(), protocol.Shutdown, protocol.ShutdownParams{Restart: true})
+			h.Stop()
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			h := newHost(t, "load")
@@ -325,6 +346,20 @@ func TestAnAgentThatWasTakenOverLeavesNoOrphan(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So does one in the sandbox, with its temporary files.
+func TestASandboxedAgentOutlivesARestart(t *testing.T) {
+	h := newHost(t, "load", "sandbox = true")
+	h.prompt("!say one\n!touch\n!count 500\n!touch")
+	h.until("delta: one")
+	h.restart()
+	h.until("run ends completed")
+	if pids, touched := h.agents(), h.log("touched"); len(pids) != 1 || len(touched) != 2 {
+		t.Errorf("agents %v were started, want one; its temporary folder: %q", pids, touched)
+	}
+	h.Stop()
+	h.noneLeft()
 }
 
 // An agent without a turn lives on too, though its session is not opened in between, and the daemon's
