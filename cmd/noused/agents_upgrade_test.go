@@ -54,7 +54,7 @@ func (h *hosting) depart(c *client.Client) (lines []string) {
 			return lines
 		}
 		ev, err := client.Decode(env)
-		if err == nil {
+		if err == nil && h.checker != nil {
 			err = h.checker.Event(ev)
 		}
 		if err != nil {

@@ -479,6 +479,10 @@ func (s *Session) Close() {
 	default:
 		p.end(&endedError{"the daemon has ended it"}) // nobody takes in what it says
 		p.p.Stop()
-		<-p.over
+		select {
+		case <-p.over:
+		case <-p.still: // just now: nobody waits for its end
+			p.p.Wait()
+		}
 	}
 }

@@ -161,6 +161,11 @@ func newSupervisor(helper string, o *orphans, log *zap.Logger, left *Left) *Supe
 func (n *spawner) takeOver(left *Left) {
 	if left.Guardian != nil {
 		n.guardian.take(left.Guardian)
+	} else { // it had just ended
+		n.guardian.ensure()
+		for _, k := range left.Children {
+			n.guardian.watch(k.PID)
+		}
 	}
 	if left.Scratch != nil {
 		if err := n.scratch.take(left.Scratch); err != nil {
