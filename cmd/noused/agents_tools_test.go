@@ -41,22 +41,25 @@ func TestAHostedAgentCallsOurTools(t *testing.T) {
 	h.prompt("!servers\n!tools\n" + `!tool ls {"path":"."}` + "\n" +
 		`!named c1 mcp__noused__bash {"command":"echo two"}` + "\n!begin c1\n" + `!tool bash {"command":"echo two"}` +
 		"\n!done c1\n" + // told before it is called
-		`!tool bash {"command":"echo three"}` + "\n" + `!named c2 noused_bash {"command":"echo three"}` + "\n!begin c2\n!done c2\n" +
+		`!tool bash {"command":"echo three"}` + "\n" + `!named c2 noused_bash {"command":"echo three"}` +
+		"\n!begin c2\n!done c2\n" +
 		`!tool nope {}` + "\n" + `!tool bash {"no":1}`)
 	got := h.until("run ends completed")
-	var calls []string
+	var calls, says []string // which come by two ways
 	for _, line := range got {
-		if strings.HasPrefix(line, "call ") || strings.HasPrefix(line, "result ") || strings.HasPrefix(line, "failed ") ||
-			strings.HasPrefix(line, "delta: ") {
+		switch word, _, _ := strings.Cut(line, " "); {
+		case strings.Contains(line, `"path":"."`):
+		case word == "call" || word == "result" || word == "failed":
 			calls = append(calls, line)
+		case word == "delta:":
+			says = append(says, line)
 		}
 	}
-	list := slices.DeleteFunc(calls, func(line string) bool { return strings.Contains(line, `"path":"."`) })
-	text := strings.Join(list, "\n")
+	text := strings.Join(append(calls, says...), "\n")
 	for _, want := range []string{
-		"delta: servers noused\ndelta: got bash edit find grep job ls read write\n",
-		"call bash {\"command\":\"echo two\"}\nresult two\ndelta: got two\ncall bash {\"command\":\"echo three\"}\n" +
-			"result three\ndelta: got three\n",
+		"delta: servers noused\ndelta: got bash edit find grep job ls read todo write\n",
+		"call bash {\"command\":\"echo two\"}\nresult two\ncall bash {\"command\":\"echo three\"}\nresult three\n",
+		"delta: got two\ndelta: got three\n",
 		`there is no tool "nope"`,
 		`failed bad_request: arguments: missing property 'command'`,
 	} {

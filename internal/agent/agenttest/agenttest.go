@@ -144,10 +144,10 @@ func (a *agent) handle(line []byte) {
 		return // an error without an id: of something that the script has written
 	}
 	var p struct {
-		Version   int              `json:"protocolVersion"`
-		SessionID string           `json:"sessionId"`
-		CWD       string           `json:"cwd"`
-		Servers   []server         `json:"mcpServers"`
+		Version   int      `json:"protocolVersion"`
+		SessionID string   `json:"sessionId"`
+		CWD       string   `json:"cwd"`
+		Servers   []server `json:"mcpServers"`
 		Prompt    []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
@@ -352,6 +352,12 @@ func (a *agent) step(s *session, name, rest string) {
 			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
 			time.Sleep(2 * time.Millisecond)
 		}
+	case "count": // to a number
+		n, _ := strconv.Atoi(rest)
+		for i := 0; i < n && !a.cancelled(s); i++ {
+			a.say(s, "agent_message_chunk", fmt.Sprintf("%d,", i))
+			time.Sleep(time.Millisecond)
+		}
 	case "think":
 		a.say(s, "agent_thought_chunk", rest)
 	case "message": // with an id of its own
@@ -444,6 +450,11 @@ func (a *agent) trouble(s *session, name, rest string) {
 			_ = os.WriteFile(filepath.Join(a.dir, rest), nil, 0o600)
 			fmt.Fprintln(os.Stderr, "once")
 			os.Exit(7)
+		}
+	case "touch": // its temporary folder
+		if f, err := os.CreateTemp("", "touch"); err == nil {
+			a.log("touched")
+			_ = f.Close()
 		}
 	case "junk":
 		a.write([]byte(rest + "\n"))
