@@ -428,7 +428,11 @@ func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
 		return false, false
 	}
 	s.reading = true
-	go s.serve(p) // ends with the process
+	offered := s.newOffer()
+	go func() { // ends with the process
+		s.tell(p.ctx, model.AgentNews{Offer: offered})
+		s.serve(p)
+	}()
 	if t == nil {
 		return true, false
 	}
