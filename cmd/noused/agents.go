@@ -51,6 +51,24 @@ func (d *Daemon) openAgents() *agent.Agents {
 	})
 }
 
+// modelsOf answers list_models for a session: with what its agent offers, or as for none.
+func (d *Daemon) modelsOf(ctx context.Context, own catalog, p protocol.ListModelsParams) (
+	a protocol.Answer[protocol.Models], err error,
+) {
+	a.Later = func(ctx context.Context) (protocol.Models, error) {
+		models, hosted, err := d.hub.AgentModels(ctx, p.SessionID)
+		if err != nil || hosted {
+			return models, err
+		}
+		answer, err := own.handle(ctx, p)
+		if err != nil || answer.Later == nil {
+			return answer.Reply, err
+		}
+		return answer.Later(ctx)
+	}
+	return a, nil
+}
+
 // openAgentSockets listens where hosted agents reach their tools. Without these they have none.
 func (d *Daemon) openAgentSockets() {
 	path := protocol.AgentSocket(d.sockets.Commands.Addr().String())

@@ -41,28 +41,30 @@ func TestAHostedAgentCallsOurTools(t *testing.T) {
 	h.prompt("!servers\n!tools\n" + `!tool ls {"path":"."}` + "\n" +
 		`!named c1 mcp__noused__bash {"command":"echo two"}` + "\n!begin c1\n" + `!tool bash {"command":"echo two"}` +
 		"\n!done c1\n" + // told before it is called
-		`!tool bash {"command":"echo three"}` + "\n" + `!named c2 noused_bash {"command":"echo three"}` + "\n!begin c2\n!done c2\n" +
+		`!tool bash {"command":"echo three"}` + "\n" + `!named c2 noused_bash {"command":"echo three"}` +
+		"\n!begin c2\n!done c2\n" +
 		`!tool nope {}` + "\n" + `!tool bash {"no":1}`)
 	got := h.until("run ends completed")
-	// What the agent says, and what it calls, come by two ways: their order among each other is
-	// open.
-	var calls []string
+	var calls, says []string // which come by two ways
 	for _, line := range got {
-		for _, prefix := range []string{"call ", "result ", "failed "} {
-			if strings.HasPrefix(line, prefix) {
-				calls = append(calls, line)
-			}
+		switch word, _, _ := strings.Cut(line, " "); {
+		case strings.Contains(line, `"path":"."`):
+		case word == "call" || word == "result" || word == "failed":
+			calls = append(calls, line)
+		case word == "delta:":
+			says = append(says, line)
 		}
 	}
-	h.wants(append(calls[:1:1], calls[2:]...), `call ls {"path":"."}`, `call bash {"command":"echo two"}`, "result two",
-		`call bash {"command":"echo three"}`, "result three", `call bash {"no":1}`,
-		"failed bad_request: arguments: missing property 'command'; additional properties 'no' not allowed")
+	text := strings.Join(append(calls, says...), "\n")
 	for _, want := range []string{
-		"delta: servers noused", "delta: got bash edit find grep job ls read write", "delta: got two", "delta: got three",
-		`delta: got tool_not_registered: name: there is no tool "nope"`,
+		"delta: servers noused\ndelta: got bash edit find grep job ls read todo write\n",
+		"call bash {\"command\":\"echo two\"}\nresult two\ncall bash {\"command\":\"echo three\"}\nresult three\n",
+		"delta: got two\ndelta: got three\n",
+		`there is no tool "nope"`,
+		`failed bad_request: arguments: missing property 'command'`,
 	} {
-		if !slices.Contains(got, want) {
-			t.Errorf("got %q, want %q in it", got, want)
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
 }
@@ -85,9 +87,7 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 		}
 	}
 	const one = `{"command":"echo one"}`
-	for option, want := range map[string]string{
-		"once": "result one", "deny": "failed denied: the user does not allow this call",
-	} {
+	for option, want := range map[string]string{"once": "result one", "deny": "failed denied: the user does not allow this call"} {
 		h.prompt("!named c1 mcp__noused__bash " + one + "\n!begin c1\n!tool bash " + one + "\n!done c1")
 		h.until("asks ask: bash: echo …")
 		answer(option)
@@ -192,11 +192,7 @@ func TestTheTokenOfASession(t *testing.T) {
 			t.Errorf("its own session: %v", err)
 		}
 		for _, is := range []struct{ session, token string }{
-			{other, key.of(h.session)},
-			{h.session, ""},
-			{h.session, key.of(h.session) + "00"},
-			{h.session, "x"},
-			{"", key.of("")},
+			{other, key.of(h.session)}, {h.session, ""}, {h.session, key.of(h.session) + "00"}, {h.session, "x"}, {"", key.of("")},
 		} {
 			if err := list(door, is.session, is.token); err == nil {
 				t.Errorf("session %q with token %q is let in", is.session, is.token)
@@ -301,7 +297,7 @@ func TestAnAgentOutsideCallsOurTools(t *testing.T) {
 	}
 }
 
-// What the daemon has started calls nothing without a token.
+// Whoever the daemon has started calls nothing without a token.
 func TestToolsAreNotForDescendants(t *testing.T) {
 	h := newHost(t, "")
 	ours := h.newSession(protocol.OwnAgent)

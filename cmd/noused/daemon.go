@@ -96,6 +96,7 @@ type Daemon struct {
 	tools     *registry.Registry
 	models    *liveModels
 	agents    *agent.Agents
+	kept      []agent.Left // for the next program
 	hooks     *hook.Hooks
 	hub       *runloop.Hub
 	mux       *protocol.Mux
@@ -196,6 +197,8 @@ func (d *Daemon) load() (err error) {
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
 	d.agents = d.openAgents()
+	d.atClose(d.agents.Close)
+	d.takeOver()
 	d.openHooks()
 	return nil
 }
@@ -252,7 +255,11 @@ func (d *Daemon) wire() error {
 	d.tools.TellJobEnds(d.hub.JobEnded)
 	protocol.Handle(d.mux, protocol.ListModels,
 		func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
-			return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
+			own := catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}
+			if p.SessionID == "" {
+				return own.handle(ctx, p)
+			}
+			return d.modelsOf(ctx, own, p)
 		})
 	protocol.HandleFunc(d.mux, protocol.ListAgents,
 		func(context.Context, protocol.ListAgentsParams) (protocol.Agents, error) {
@@ -316,7 +323,7 @@ func (d *Daemon) openTools() (*registry.Registry, error) {
 				CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg),
 			}),
 		},
-		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath,
+		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath, Left: takenOver.processes(),
 		Changed: func(server string) {
 			d.events.Append(protocol.Status{
 				Code:    protocol.StatusToolsChanged,
@@ -424,10 +431,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	add(func() error {
 		err := d.hub.Run(stopping)
-		d.hub.Drain(d.cfg.DrainTimeout)
+		if d.leaving.leavesAgents() {
+			d.hub.Leave(d.cfg.DrainTimeout)
+		} else {
+			d.hub.Drain(d.cfg.DrainTimeout)
+		}
 		d.events.Close()
 		d.fleet.Close()
 		d.notifier.Close()
+		d.leaveAgents()
 		d.tools.Close(context.WithoutCancel(ctx))
 		finish()
 		return err
@@ -469,11 +481,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.halt(s)
 	default:
 	}
-	d.log.Info("stopped")
-	if err == nil || errors.Is(err, context.Canceled) {
-		return d.leaving.end()
+	defer d.log.Info("stopped")
+	if err != nil && !errors.Is(err, context.Canceled) {
+		d.tools.EndKept()
+		return err
 	}
-	return err
+	return d.ending()
 }
 
 // obey does what signals and clients ask, and returns when the daemon is to stop. A

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,6 +69,10 @@ type Options struct {
 // Agents are the agents of the configuration.
 type Agents struct {
 	set atomic.Pointer[Options]
+
+	mu     sync.Mutex
+	left   []Left             // for the next program
+	orphan map[string]*orphan // by session: what a former program has left and nobody has opened
 }
 
 // New returns them. It starts nothing.
@@ -75,6 +80,13 @@ func New(o Options) *Agents {
 	a := &Agents{}
 	a.set.Store(&o)
 	return a
+}
+
+// Replace has other agents known, and another default, from here on. What runs goes on.
+func (a *Agents) Replace(specs []Spec, byDefault string) {
+	o := *a.o()
+	o.Specs, o.Default = specs, byDefault
+	a.set.Store(&o)
 }
 
 func (a *Agents) o() *Options { return a.set.Load() }
@@ -147,10 +159,12 @@ func (s Spec) Path() (string, error) {
 // Open returns the agent of a session.
 func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Session{
+	s := &Session{
 		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
-		turnstile: make(chan struct{}, 1), serves: map[string]*serving{},
+		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), serves: map[string]*serving{},
 	}
+	a.adopt(s)
+	return s
 }
 
 // failedf is an error that ends a run as the agent's failure.

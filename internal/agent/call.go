@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,6 +48,7 @@ type call struct {
 
 	allowed bool // after it was asked about
 	told    bool // to the run loop
+	placed  bool // its places were told
 	over    bool
 	said    int    // bytes of its text that have been told
 	size    [4]int // of the lines that input, output, content and places are from, in bytes
@@ -61,7 +63,7 @@ func (c *call) final() bool { return c.status == acp.Completed || c.status == ac
 
 // tell is the call as the run loop has it.
 func (c *call) tell(newID func(string) string) *model.ToolCall {
-	c.told, c.id, c.said = true, newID("call-"), 0
+	c.told, c.placed, c.id, c.said = true, false, newID("call-"), 0
 	return &model.ToolCall{ID: c.id, Name: c.name, Arguments: []byte(c.input)}
 }
 
@@ -186,7 +188,9 @@ func (c *call) answer(kinds ...string) {
 func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (model.ToolResult,
 	*model.ToolCall,
 ) {
-	if s.enter(ctx) != nil {
+	if err := s.enter(ctx); errors.Is(err, model.ErrPaused) {
+		return model.ToolResult{Paused: true}, nil
+	} else if err != nil {
 		return model.Failed("aborted", "the call was not waited for"), nil
 	}
 	defer s.leave()
@@ -198,9 +202,13 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 		return model.Failed(model.Interrupted, cutText), nil
 	}
 	c.allowed = c.ask != nil
-	if c.ask != nil && inv.Option == "always" {
-		c.answer(acp.AllowAlways, acp.AllowOnce)
-	} else if c.ask != nil {
+	switch {
+	case c.ask == nil:
+	case inv.Option == "always":
+		c.answer(acp.AllowAlways)
+	case inv.Option == "once":
+		c.answer(acp.AllowOnce)
+	default: // nobody was asked: the session allows everything
 		c.answer(acp.AllowOnce, acp.AllowAlways)
 	}
 	return s.await(ctx, t, c, progress)
@@ -214,7 +222,8 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 	var held []event
 	bytes := 0
 	defer func() { t.in.unget(held...) }()
-	if len(c.places) > 0 {
+	if len(c.places) > 0 && !c.placed {
+		c.placed = true
 		progress(model.ToolUpdate{Update: placesOf(c)})
 	}
 	for {
@@ -228,6 +237,9 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			return res, nil
 		}
 		e, err := s.next(ctx, t)
+		if errors.Is(err, model.ErrPaused) && ctx.Err() == nil {
+			return model.ToolResult{Paused: true}, nil
+		}
 		if err != nil {
 			s.Cut()
 			select {

@@ -81,6 +81,7 @@ func sampleParams() []Params {
 			Scope: scope, Name: "bash", Arguments: jsontext.Value(`{"command":"ls"}`), Token: "00ff", Client: "claude-code",
 			OutputID: "out-1",
 		},
+		SetAgentOptionParams{Scope: scope, ID: "mode", Value: "plan"},
 		ListSkillsParams{Scope: scope, Name: "review"},
 		GetUsageParams{},
 		GetUsageParams{By: "session", TimeZone: "Europe/Berlin"},
@@ -114,6 +115,7 @@ func sampleReplies() []Reply {
 		},
 		ToolsAccepted{Command: "set_active_tools", Count: 2},
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
+		AgentOptionAccepted{Command: "set_agent_option", ID: "mode", Value: "plan"},
 		ModelAccepted{Command: "set_model", Model: ModelInfo{
 			Provider: "openai", Name: "qwen3:8b",
 			BaseURL: "http://localhost:11434/v1",

@@ -56,7 +56,8 @@ type loop struct {
 	env     *env
 	m       *machine
 	journal *session.Journal
-	agent   Agent // that makes the session's turns; nil: the daemon's own loop
+	agent   Agent  // that makes the session's turns; nil: the daemon's own loop
+	keeps   Keeper // agent, where it is one
 	// outsiders wait for calls that they have asked for.
 	outsiders outsiders
 
@@ -314,6 +315,9 @@ func (l *loop) commit() error {
 	sync, err := l.journal.Write(out.records)
 	if out.cut && l.agent != nil { // before another turn of it begins
 		l.agent.Cut()
+	}
+	if out.pause && l.keeps != nil {
+		l.keeps.Pause()
 	}
 	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
 	if early {

@@ -393,6 +393,10 @@ func (in toolDoneIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != calling {
 		return
 	}
+	if in.result.Paused && m.draining {
+		m.parkCall()
+		return
+	}
 	m.withdraw(protocol.ByCall)
 	m.endCall(m.call, in.result, false, m.now.Sub(m.since))
 	m.call = model.ToolCall{} // its arguments may be long

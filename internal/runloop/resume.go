@@ -21,6 +21,9 @@ type (
 
 func (in resumeIn) step(m *machine) {
 	m.keepRules()
+	if m.takenUp() {
+		return
+	}
 	run := m.s.Run
 	if run == nil { // a crash between a prompt's record and its run's
 		if prompts := m.prompts(); len(prompts) > 0 {
@@ -203,4 +206,4 @@ func (m *machine) refusePostponed() {
 }
 
 // resting reports that nothing is under way: a draining machine may be closed.
-func (m *machine) resting() bool { return m.phase == idle || m.phase == parked }
+func (m *machine) resting() bool { return (m.phase == idle || m.phase == parked) && !m.quieting }
