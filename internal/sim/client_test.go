@@ -382,7 +382,7 @@ func (c *client) replied(cmd *command, line []byte) {
 			_, ok := all[in].Aborts[run]
 			return ok
 		})
-		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil {
+		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil && !w.holed(in) {
 			w.fail("abort: %v", err)
 		}
 	case "withdraw":
@@ -431,7 +431,9 @@ func (c *client) accepted(cmd *command, a accepted) {
 	w.inputs[a.SessionID+key] = a.InputID
 	c.runs[a.InputID] = a.RunID
 	c.inputs = append(c.inputs, taken{a.SessionID, a.InputID})
-	w.checker.Accepted(a.InputID, a.RunID)
+	if !w.holed(a.SessionID) {
+		w.checker.Accepted(a.InputID, a.RunID)
+	}
 	w.vow("accepted: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {
 		s := all[a.SessionID]
 		if s == nil {

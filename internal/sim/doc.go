@@ -20,9 +20,9 @@
 // its reply.
 //
 // The disk loses at a power cut what was not synced: contents and sizes behind the last
-// sync, names, removals, renamings and folders, each by itself. It fails writes after some
-// of their bytes, syncs (and drops what they were for, as Linux does), and names that are
-// made.
+// sync, names, removals, renamings and folders, each by itself, and of the contents a part
+// before one that is there, too. It fails writes after some of their bytes, syncs (and
+// drops what they were for, as Linux does), and names that are made.
 //
 // It refuses to be a second implementation of anything: what the daemon promises is
 // checked on its events, its replies and its journals alone.

@@ -127,6 +127,7 @@ var places = []string{
 	"a call is cut off",
 	"a conversation is summarised",
 	"a message is cut off",
+	"a power cut leaves holes",
 	"a power cut while a summary is made",
 	"a run is given up after crashes",
 	"a steer skips a call",

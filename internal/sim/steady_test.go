@@ -30,9 +30,9 @@ func steady(t *testing.T) bool {
 		return true
 	}
 	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
-		return strings.HasPrefix(arg, "-test.testlogfile") || strings.HasPrefix(arg, "-test.run")
+		return strings.HasPrefix(arg, "-test.testlogfile")
 	})
-	child := exec.Command("/proc/self/exe", append([]string{"-test.run=^" + t.Name() + "$"}, args...)...)
+	child := exec.Command("/proc/self/exe", append(args, "-test.run=^"+t.Name()+"$")...)
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.Env = append(os.Environ(), is+"=yes", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 	if err := start(child); err != nil {

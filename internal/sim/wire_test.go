@@ -149,7 +149,7 @@ type follower struct {
 	lines   map[string][]string // by epoch; the first has number 1
 	open    map[string]bool     // runs that have not ended
 	asked   chan protocol.Approval
-	epoch   string              // that it reads
+	epoch   string // that it reads
 	over    bool
 }
 

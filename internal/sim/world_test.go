@@ -323,7 +323,11 @@ func (w *world) kill(power bool) {
 		if len(w.summing) > 0 {
 			w.sometimes("a power cut while a summary is made")
 		}
+		holes := len(w.disk.holed)
 		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
+		if len(w.disk.holed) > holes {
+			w.sometimes("a power cut leaves holes")
+		}
 	}
 	w.held(power)
 }
