@@ -261,6 +261,12 @@ func (c *client) send(typ string, payload map[string]any) {
 	cmd := &command{typ, payload, l, hangUp, w.tick}
 	w.mu.Unlock()
 	c.pending = append(c.pending, cmd)
+	if keyed(cmd) {
+		w.mu.Lock()
+		w.sent[payload["idempotency_key"].(string)]++
+		delete(w.refused, payload["text"].(string))
+		w.mu.Unlock()
+	}
 	if cmd.activates() {
 		w.mu.Lock()
 		w.active = ""
@@ -324,12 +330,22 @@ func (c *client) replied(cmd *command, line []byte) {
 		if r.Error.Code == "internal_error" && w.calm {
 			w.fail("%s: %s", cmd.typ, r.Error.Message)
 		}
+		// one that waits for the end of its run may have been accepted before
+		first := keyed(cmd) && cmd.payload["wait"] != true && w.sent[cmd.payload["idempotency_key"].(string)] == 1
+		if r.Error.Code == "session_error" && first {
+			w.sometimes("a text is refused since the disk failed")
+			w.refused[cmd.payload["text"].(string)] = w.life.number
+		}
 		if r.Error.Code == "shutting_down" && cmd.payload["idempotency_key"] != nil {
 			c.unsure = append(c.unsure, cmd)
 		}
 		return
 	}
 	w.say("%s: %s done", c.name, cmd.typ)
+	switch cmd.typ {
+	case "switch_session", "delete_session", "set_leaf", "withdraw", "set_title":
+		w.ripe = 5
+	}
 	switch cmd.typ {
 	case "switch_session":
 		c.activated(cmd, r.Payload.SessionID)

@@ -126,7 +126,7 @@ func (w *world) holed(session string) bool {
 func (w *world) activeKept(store *session.Store) bool {
 	w.mu.Lock()
 	l, want := w.life, w.active
-	look := want != "" && w.rng.IntN(4) == 0
+	look := want != "" && w.rng.IntN(2) == 0
 	w.mu.Unlock()
 	if !look {
 		return true
@@ -264,6 +264,7 @@ func (w *world) announced(ev protocol.Event) {
 	}
 	w.noteEvent(ev)
 	w.notePlace(ev)
+	w.noteSteers(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}
@@ -275,7 +276,17 @@ func (w *world) announced(ev protocol.Event) {
 		case protocol.StatusApprovalResolved:
 			delete(w.open, ev.ApprovalID)
 		}
+	case protocol.MessageStart:
+		if ev.Role == "user" && w.refused[ev.Text] == w.life.number {
+			w.fail("%q is delivered, and was refused", ev.Text)
+		}
+		if ev.Role == "assistant" && w.aborted[at.RunID] {
+			w.fail("run %s goes on, and was aborted", at.RunID)
+		}
 	case protocol.AgentEnd:
+		if ev.Error != nil && ev.Error.Code == protocol.ProviderError && !strings.Contains(ev.Error.Message, errProvider.Error()) {
+			w.fail("run %s ends in an error that no provider had: %s", at.RunID, ev.Error.Message)
+		}
 		e := sessiontest.Essence(ev)
 		w.vow("announced: "+e, at.SessionID, func(all map[string]*sessiontest.Story) bool {
 			s := all[at.SessionID]
@@ -293,6 +304,39 @@ func (w *world) announced(ev protocol.Event) {
 				w.fail("%q was delivered twice, as %s and %s", text, w.told[text], ev.MessageID)
 			}
 			w.told[text] = ev.MessageID
+		}
+	}
+}
+
+// steerWaits notes that a text waits, or no more. w.mu is held.
+func (w *world) steerWaits(session, input string, waits bool) {
+	if !waits {
+		delete(w.steers[session], input)
+		return
+	}
+	if w.steers[session] == nil {
+		w.steers[session] = map[string]bool{}
+	}
+	w.steers[session][input] = true
+}
+
+// noteSteers notes which steers wait. w.mu is held.
+func (w *world) noteSteers(ev protocol.Event) {
+	in := ev.Where().SessionID
+	switch ev := ev.(type) {
+	case protocol.MessageStart:
+		w.steerWaits(in, ev.InputID, false)
+	case protocol.AgentEnd:
+		delete(w.steers, in)
+	case protocol.Status:
+		switch ev.Code {
+		case protocol.StatusSteerQueued:
+			w.steerWaits(in, ev.InputID, true)
+		case protocol.StatusInputWithdrawn:
+			w.steerWaits(in, ev.InputID, false)
+		case protocol.StatusAbortRequested:
+			w.aborted[ev.RunID] = true
+			delete(w.steers, in)
 		}
 	}
 }

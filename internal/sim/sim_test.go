@@ -122,6 +122,7 @@ var places = []string{
 	"a reader misses events",
 	"a session is deleted",
 	"a steer while an approval waits",
+	"a text is refused since the disk failed",
 	"a text is sent again after the daemon was gone",
 	"a text is sent again while the first is under way",
 	"a call is cut off",
