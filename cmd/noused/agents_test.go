@@ -239,6 +239,16 @@ func TestTextsForAHostedAgent(t *testing.T) {
 	h.wants(h.until("run ends completed"), "message end: one", "turn ends end", "turn follow_up", "user: later",
 		"delta: later", "message end: later", "turn ends end", "run ends completed")
 
+	go0 := filepath.Join(h.Dir, "go0")
+	h.prompt("!say so far\n!wait " + go0 + "\n!stop cancelled") // by itself, as codex does when it is denied something
+	h.until("delta: so far")
+	h.queue(protocol.KindFollowUp, "go on")
+	h.write("go0", "", 0o600)
+	h.wants(h.until("run ends completed"), "message aborted: so far", "turn ends aborted", "turn follow_up",
+		"user: go on", "delta: go on", "message end: go on", "turn ends end", "run ends completed")
+	h.prompt("!stop cancelled")
+	h.wants(h.until("run ends aborted")[2:], "turn ends aborted", "run ends aborted")
+
 	h.prompt("!say two\n!hang") // a steer cuts what the agent says
 	h.until("delta: two")
 	h.queue(protocol.KindSteer, "instead")

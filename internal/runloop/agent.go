@@ -138,6 +138,12 @@ func (m *machine) agentDone(err error) {
 	}
 	more := m.msg.more
 	switch stop := m.msg.stop; {
+	case errors.Is(err, model.ErrCancelled):
+		if m.msg.started {
+			m.endMessage(model.StopAborted)
+		}
+		m.endTurn(protocol.StopAborted, nil)
+		return
 	case err != nil:
 		if m.msg.started {
 			m.endMessage(model.StopError)
