@@ -26,7 +26,7 @@ func (a hostedAgents) Open(sessionID, name, workdir string, tell func(context.Co
 func openAgents(cfg Config, tools *registry.Registry, rules *rules) *agent.Agents {
 	return agent.New(agent.Options{
 		Specs: cfg.Agents, Default: cfg.DefaultAgent, Version: buildinfo.Version(), Rules: rules.Set, NewID: newID,
-		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (*proc.Process, error) {
+		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (agent.Process, error) {
 			if !s.Sandbox {
 				c.Env = tool.EnvironWith(os.Environ(), s.Env)
 				return tools.Start(ctx, c)

@@ -27,7 +27,7 @@ const (
 
 // process is a running agent.
 type process struct {
-	p    *proc.Process
+	p    Process
 	conn *acp.Conn
 	said acp.AgentSaid
 	ctx  context.Context // ends with the process; its cause says how
@@ -84,7 +84,7 @@ func (r *replay) has(texts []string) bool {
 
 // writer is the standard input of a process.
 type writer struct {
-	p   *proc.Process
+	p   Process
 	ctx context.Context
 }
 

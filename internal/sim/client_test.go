@@ -183,7 +183,11 @@ func (c *client) sendOfSessions(in string) {
 	case n == 1:
 		c.send("switch_session", map[string]any{"session_id": in})
 	case n < 5 && len(w.session) < 4:
-		c.send("new_session", map[string]any{"activate": w.rng.IntN(2) == 0})
+		p := map[string]any{"activate": w.rng.IntN(2) == 0}
+		if w.rng.IntN(2) == 0 {
+			p["agent"] = makers[w.rng.IntN(len(makers))]
+		}
+		c.send("new_session", p)
 	default:
 		c.send("branch_session", map[string]any{"session_id": in})
 	}
@@ -203,6 +207,7 @@ func (c *client) sendSetting(in string) {
 		c.send("set_follow_up_mode", p)
 	case 2:
 		p["mode"] = []string{"ask", "auto", "deny"}[w.rng.IntN(3)]
+		w.auto = w.auto || p["mode"] == "auto"
 		c.send("set_approval_mode", p)
 	case 3:
 		w.texts++
@@ -351,6 +356,7 @@ func (c *client) replied(cmd *command, line []byte) {
 		c.activated(cmd, r.Payload.SessionID)
 	case "new_session", "branch_session":
 		id := r.Payload.SessionID
+		w.hosted[id] = cmd.payload["agent"] != nil
 		c.activated(cmd, id)
 		if !slices.Contains(w.session, id) {
 			w.session = append(w.session, id)

@@ -258,6 +258,7 @@ func (w *world) announced(ev protocol.Event) {
 	at := ev.Where()
 	w.say("event %s %s", ev.Type(), strings.TrimSpace(at.RunID+" "+sessiontest.Essence(ev)))
 	if !w.holed(at.SessionID) {
+		w.checker.Hosted = w.hosted[at.SessionID]
 		if err := w.checker.Event(ev); err != nil {
 			w.fail("%v", err)
 		}
@@ -265,6 +266,7 @@ func (w *world) announced(ev protocol.Event) {
 	w.noteEvent(ev)
 	w.notePlace(ev)
 	w.noteSteers(ev)
+	w.noteAgent(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}
@@ -284,7 +286,8 @@ func (w *world) announced(ev protocol.Event) {
 			w.fail("run %s goes on, and was aborted", at.RunID)
 		}
 	case protocol.AgentEnd:
-		if ev.Error != nil && ev.Error.Code == protocol.ProviderError && !strings.Contains(ev.Error.Message, errProvider.Error()) {
+		if ev.Error != nil && ev.Error.Code == protocol.ProviderError &&
+			!w.hosted[at.SessionID] && !strings.Contains(ev.Error.Message, errProvider.Error()) {
 			w.fail("run %s ends in an error that no provider had: %s", at.RunID, ev.Error.Message)
 		}
 		e := sessiontest.Essence(ev)

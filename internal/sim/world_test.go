@@ -87,6 +87,15 @@ type world struct {
 	refused map[string]int               // the life that has refused a text that was never sent again
 	aborted map[string]bool              // runs that somebody has aborted
 	steers  map[string]map[string]bool   // steers that wait, by session
+	known   map[string]*known            // what agents know of their sessions
+	hosted  map[string]bool              // sessions
+	handed  map[string][]string          // texts of a hosted session that were delivered
+	taken   map[string]bool              // texts that an agent has answered anything to
+	had     map[string]bool              // first lines of texts that an agent was sent
+	about   map[string]int               // acts of agents, by the approval
+	leave   map[int]int                  // the life that has allowed an act
+	auto    bool                         // a session was in a mode that allows everything
+	acts    int                          // of all agents
 	ripe    int                          // steps that a power cut is likely in, for what was just replied
 	active  string                       // the active session that a client was told last; "": nobody knows
 	moving  int                          // commands under way that choose another one
@@ -274,15 +283,16 @@ func (l *life) run() {
 		return
 	}
 	l.log = event.New(fmt.Sprint("epoch-", l.number), logSize, time.Now)
+	newID := func(prefix string) string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l.ids++
+		return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
+	}
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
 		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
-		NewID: func(prefix string) string {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			l.ids++
-			return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
-		},
+		NewID: newID, Agents: l.guests(newID),
 		Fault: func(id string, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -339,6 +349,7 @@ func (w *world) kill(power bool) {
 		}
 		holes := len(w.disk.holed)
 		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
+		clear(w.taken) // that is not synced
 		if len(w.disk.holed) > holes {
 			w.sometimes("a power cut leaves holes")
 		}
@@ -439,6 +450,11 @@ func (w *world) fault(key string, rng *rand.Rand) error {
 		return syscall.EIO
 	case "create", "link":
 		return syscall.ENOSPC
+	case "agent":
+		if w.spared {
+			return nil
+		}
+		return errGuest
 	case "answer":
 		if w.spared {
 			return nil
@@ -583,6 +599,8 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
 		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
+		known: map[string]*known{}, hosted: map[string]bool{}, handed: map[string][]string{}, taken: map[string]bool{},
+		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1), runs: map[string]string{}})

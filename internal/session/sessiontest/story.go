@@ -76,6 +76,7 @@ type Story struct {
 	crashes     int
 	parked      bool
 	about       string // the call of the latest approval
+	hosted      bool   // by another agent
 	asks        bool   // an approval waits, or was answered and the call has not begun
 }
 
@@ -158,6 +159,7 @@ func (s *Story) checked(ev protocol.Event) {
 	if s.Holed {
 		return
 	}
+	s.checker.Hosted = s.hosted
 	if err := s.checker.Event(ev); err != nil {
 		s.bad("the journal reports events out of order: %v", err)
 	}
@@ -205,7 +207,7 @@ func recordOf[F session.Fact](data jsontext.Value, take func(F)) error {
 func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
-		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir = f.ParentID, f.Workdir })
+		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir, s.hosted = f.ParentID, f.Workdir, f.Agent != "" })
 	case "title_set":
 		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
 	case "marked_read":
