@@ -174,6 +174,10 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 	if err != nil {
 		return nil, err
 	}
+	if n := p.has(textsOf(last(messages, to.Fresh))); n > 0 {
+		to.Fresh -= n
+		s.took(to.Texts - to.Fresh)
+	}
 	return s.begin(ctx, p, to, s.blocks(p, to, messages, lost))
 }
 
@@ -307,10 +311,8 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 		}
 		return false, err
 	}
-	if texts := textsOf(last(messages, to.Fresh)); to.Again && to.Fresh > 0 && told.has(texts) {
-		to.Fresh = 0
-		s.took(to.Texts)
-	}
+	all := textsOf(last(messages, len(messages)))
+	p.ahead = told.beyond(all[:len(all)-min(to.Fresh, len(all))])
 	return true, nil
 }
 

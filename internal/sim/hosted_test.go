@@ -64,8 +64,8 @@ type guest struct {
 
 	mu     sync.Mutex
 	cancel chan struct{} // closed where the prompt in hand is to end
-	asked  int
-	waits  map[int]chan string // permissions, by the request's id
+
+	waits map[int]chan string // permissions, by the request's id
 }
 
 func (l *life) guest(name string) *guest {

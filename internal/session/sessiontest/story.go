@@ -207,7 +207,9 @@ func recordOf[F session.Fact](data jsontext.Value, take func(F)) error {
 func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
-		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir, s.hosted = f.ParentID, f.Workdir, f.Agent != "" })
+		return recordOf(data, func(f session.Created) {
+			s.Parent, s.Workdir, s.hosted = f.ParentID, f.Workdir, f.Agent != ""
+		})
 	case "title_set":
 		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
 	case "marked_read":
