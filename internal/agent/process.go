@@ -35,9 +35,11 @@ type process struct {
 	end  context.CancelCauseFunc
 	over chan struct{} // closed once nothing is left of it
 
-	session string // that is open in it, "" for none
-	// texts of people that the agent has told again and the journal does not say it was sent:
-	// a power failure may have taken that. Of Stream alone
+	session string  // that is open in it, "" for none
+	lost    bool    // it does not know what was said before, and was not told yet
+	chosen  bool    // it has been told what people have chosen
+	told    *replay // what the agent has told again, until the next prompt is made
+	// of that, what the journal does not say it was sent: a power failure may have taken it
 	ahead []string
 
 	mu     sync.Mutex
@@ -191,10 +193,17 @@ func (s *Session) serve(p *process) {
 // ask calls a method of the agent's. The error is an *acp.Error where it refuses, and an
 // *endedError where it has ended.
 func (p *process) ask(ctx context.Context, method string, params, result any) error {
+	return p.askThen(ctx, method, params, result, nil)
+}
+
+// askThen is ask; then is called as [acp.Conn.CallThen] says.
+func (p *process) askThen(ctx context.Context, method string, params, result any,
+	then func(jsontext.Value, *acp.Error),
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	raw, err := p.conn.Call(ctx, method, params)
+	raw, err := p.conn.CallThen(ctx, method, params, then)
 	if err != nil && !errors.As(err, new(*acp.Error)) {
 		select {
 		case <-p.conn.Lost(): // before anybody has seen that the process ends

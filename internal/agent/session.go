@@ -37,6 +37,10 @@ type Session struct {
 	deaths  int    // in it, since the agent has got on last
 	taken   int    // of the user messages, as took has said
 	closed  bool
+	offer   offer
+	ready   chan struct{}       // closed once the session is open in a process; nil: nobody waits
+	own     []string            // MCP servers of the user's that the agent has itself
+	serves  map[string]*serving // calls of our tools that have no result yet, by id
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -170,11 +174,17 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		return nil, err
 	}
 	defer done()
-	p, lost, err := s.ready(ctx, to, messages)
+	p, lost, err := s.started(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	if n := p.has(textsOf(last(messages, to.Fresh))); n > 0 {
+	lost, p.lost = lost || p.lost, false
+	all := textsOf(last(messages, len(messages)))
+	older := len(all) - min(to.Fresh, len(all))
+	if p.told != nil {
+		p.ahead, p.told = p.told.beyond(all[:older]), nil
+	}
+	if n := p.has(all[older:]); n > 0 {
 		to.Fresh -= n
 		s.took(to.Texts - to.Fresh)
 	}
@@ -200,15 +210,13 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 	return t, nil
 }
 
-// ready returns the agent's process with the session open in it. lost reports that the
+// started returns the agent's process with the session open in it. lost reports that the
 // agent does not know what was said before.
-func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []model.Message) (p *process, lost bool,
-	err error,
-) {
+func (s *Session) started(ctx context.Context, to *model.AgentTurn) (p *process, lost bool, err error) {
 	s.mu.Lock()
 	p = s.process
 	open := p != nil && p.ctx.Err() == nil && p.session != ""
-	if to.RunID != s.run { // its deaths are its own
+	if to.RunID != "" && to.RunID != s.run { // its deaths are its own
 		s.run, s.deaths = to.RunID, 0
 	}
 	s.mu.Unlock()
@@ -223,29 +231,43 @@ func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []mod
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed {
-		lost, err = s.openIn(ctx, p, to, messages)
+		lost, err = s.openIn(ctx, p, to)
+	}
+	if !closed && err == nil {
+		err = s.chooseAgain(ctx, p, to.Choices)
 	}
 	if closed || err != nil {
 		p.p.Stop()
 		<-p.over
 		return nil, false, cmp.Or(errors.Join(err, context.Cause(ctx)), errClosed)
 	}
+	s.mu.Lock()
+	p.chosen = true
+	if s.ready != nil {
+		close(s.ready)
+		s.ready = nil
+	}
+	s.mu.Unlock()
 	return p, lost, nil
 }
 
 // openIn opens the session in a process: the one that the agent knows, or a new one.
-func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, messages []model.Message) (lost bool,
-	err error,
-) {
+func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	spec, err := s.agents.spec(s.name)
 	if err != nil {
 		return false, failedf("%v", err)
 	}
+	s.mu.Lock()
+	s.offer = offer{version: s.offer.version} // what it does not say again it has no more
+	s.mu.Unlock()
 	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
+	if give := s.agents.o().Servers; give != nil && !spec.NoTools {
+		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
+	}
 	if to.Session != "" {
-		known, err := s.reopen(ctx, p, to, request, messages)
+		known, err := s.reopen(ctx, p, request)
 		if err != nil {
 			return false, s.problem(spec, err)
 		}
@@ -258,7 +280,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	}
 	request.SessionID = ""
 	var made acp.SessionOnly
-	if err = p.ask(ctx, acp.SessionNew, request, &made); err == nil && made.SessionID == "" {
+	if err = p.askThen(ctx, acp.SessionNew, request, &made, s.learnFrom(p)); err == nil && made.SessionID == "" {
 		err = errors.New("its answer to session/new has no sessionId")
 	}
 	if err == nil && len(made.SessionID) > maxID {
@@ -272,7 +294,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	s.cost, s.costTold = 0, true // a new one has cost nothing
 	s.mu.Unlock()
 	news := model.AgentNews{Session: made.SessionID}
-	if lost = to.Session != "" && len(messages) > to.Fresh; lost {
+	if lost = to.Session != "" && to.Texts > to.Fresh; lost {
 		news.Code = "agent_forgot"
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
@@ -282,15 +304,14 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 }
 
 // reopen has an agent take up a session that it knows. False: it cannot, or refuses.
-func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, request acp.OpenRequest,
-	messages []model.Message,
-) (bool, error) {
+func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenRequest) (bool, error) {
 	s.mu.Lock()
 	s.costTold = false
 	s.mu.Unlock()
 	refused := func(err error) bool { return errors.As(err, new(*acp.Error)) }
 	if p.said.Can("resume") {
-		if err := p.ask(ctx, "session/resume", request, nil); err == nil || !refused(err) {
+		err := p.askThen(ctx, acp.SessionResume, request, nil, s.learnFrom(p))
+		if err == nil || !refused(err) {
 			return err == nil, err
 		}
 	}
@@ -301,7 +322,7 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 	p.mu.Lock()
 	p.replay = told
 	p.mu.Unlock()
-	err := p.ask(ctx, acp.SessionLoad, request, nil)
+	err := p.askThen(ctx, acp.SessionLoad, request, nil, s.learnFrom(p))
 	p.mu.Lock()
 	p.replay = nil
 	p.mu.Unlock()
@@ -311,8 +332,7 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 		}
 		return false, err
 	}
-	all := textsOf(last(messages, len(messages)))
-	p.ahead = told.beyond(all[:len(all)-min(to.Fresh, len(all))])
+	p.told = told
 	return true, nil
 }
 
@@ -415,6 +435,7 @@ func (s *Session) Cut() {
 	t.cut = true
 	t.in.close()
 	t.refuse()
+	s.dropServed()
 	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
 	late := time.AfterFunc(cancelTime, t.process.p.Kill)
 	go func() { // ends with the turn
@@ -437,6 +458,7 @@ func (s *Session) Close() {
 	s.cancel()
 	s.mu.Lock()
 	s.closed = true
+	s.dropServed()
 	p := s.process
 	if s.turn != nil {
 		s.turn.in.close()
