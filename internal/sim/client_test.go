@@ -4,6 +4,7 @@ package sim
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -94,6 +95,10 @@ func (c *client) act() {
 			p["text"] = p["text"].(string) + "\n!t.x\n!t.ask {\"n\":1}"
 		case 1:
 			p["text"] = p["text"].(string) + "\n!t.ask"
+		}
+		if w.rng.IntN(8) == 0 {
+			image := base64.StdEncoding.AppendEncode(nil, fmt.Append([]byte("\x89PNG\r\n\x1a\n"), w.texts%3))
+			p["attachments"] = []map[string]any{{"data": string(image), "media_type": "image/png", "name": "a"}}
 		}
 		return p
 	}

@@ -397,7 +397,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func base(path string) string { return filepath.Base(path) }
+// base is the name of a file, without what is random in that of a draft.
+func base(path string) string {
+	name := filepath.Base(path)
+	if id, draft := strings.CutSuffix(name, ".new"); draft && !strings.HasSuffix(id, ".jsonl") {
+		id, _, _ = strings.Cut(id, ".")
+		return id + ".new"
+	}
+	return name
+}
 
 func sorted[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

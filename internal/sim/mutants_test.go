@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -175,6 +176,8 @@ func (m mutant) run(t *testing.T, binary string, args ...string) (seed, how stri
 	switch found := foundAt.FindSubmatch(out); {
 	case err == nil:
 		return "", ""
+	case bytes.Contains(out, []byte("test timed out")):
+		t.Fatal("it is not found in 10 minutes")
 	case found != nil:
 		return string(found[1]), string(found[2])
 	case run.ProcessState.ExitCode() < 0:

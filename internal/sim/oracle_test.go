@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -61,6 +62,7 @@ func (w *world) held(power bool) {
 			w.fail("session %s: %s", id, wrong)
 		}
 		s.Wrong = nil
+		w.imagesOf(s)
 		told := s.Events[min(w.from[id], len(s.Events)):]
 		for i, e := range w.heard[id] {
 			if power || s.Holed {
@@ -90,6 +92,19 @@ func (w *world) held(power bool) {
 		}
 	}
 	w.judgeBy(files)
+}
+
+// imagesOf looks for the images that a journal names: they are durable before it is.
+func (w *world) imagesOf(s *sessiontest.Story) {
+	for _, id := range sorted(s.Inputs) {
+		for _, a := range s.Inputs[id].Attachments {
+			info, err := os.Stat(filepath.Join(w.dir, "state", "sessions", s.ID+".files", a.File))
+			if err != nil || info.Size() != a.Size {
+				w.fail("session %s: an image of %s is gone", s.ID, id)
+			}
+			w.sometimes("a text has an image")
+		}
+	}
 }
 
 // judgeBy has the next life judged by what the journals have: the last thing that was

@@ -123,6 +123,7 @@ var places = []string{
 	"a session is deleted",
 	"a steer while an approval waits",
 	"a hosted run completes",
+	"a text has an image",
 	"a text is refused since the disk failed",
 	"a text is sent again after the daemon was gone",
 	"a text is sent again while the first is under way",
