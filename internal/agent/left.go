@@ -389,6 +389,9 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 			t.held += n
 		}
 	}
+	full, cancel := context.WithCancel(context.Background())
+	cancel() // where there is no room it is not waited for
+	_ = s.calls.Grow(full, t.held)
 	var events []event
 	for _, e := range l.Events {
 		made := event{
