@@ -104,7 +104,7 @@ func (b *inbox) fits(e event) bool {
 	return true
 }
 
-// count has the daemon's budget count what there is, and reports whether it has room for that.
+// count has the budget count so many bytes in the inbox, and reports whether it has room for them.
 func (b *inbox) count(bytes int) bool {
 	want := max(0, bytes-freeWords) - b.held
 	if want > 0 && !b.words.Take(want) {
