@@ -61,6 +61,12 @@ export interface AgentEnd {
   usage: AgentEndUsage;
 }
 
+export interface AgentOptionAccepted {
+  command: string;
+  id: string;
+  value: string;
+}
+
 export interface AgentStart {
   run_id: string;
   session_id: string;
@@ -127,6 +133,20 @@ export interface BranchSessionParams {
   session_id?: string;
   /** absolute path of the folder that the new session lives in; default: the parent's */
   workdir?: string;
+}
+
+export interface CallToolParams {
+  arguments?: Record<string, unknown>;
+  /** who calls, for people; at most 100 bytes */
+  client?: string;
+  /** a tool's name */
+  name: string;
+  /** a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id */
+  output_id?: string;
+  /** absent: the active session */
+  session_id?: string;
+  /** of a hosted agent, for its own session */
+  token?: string;
 }
 
 export interface CompactSessionParams {
@@ -310,6 +330,8 @@ export interface ListModelsParams {
   probe?: boolean;
   /** with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise */
   saved_keys?: boolean;
+  /** of a session with a hosted agent: the models that the agent offers; it is started if need be */
+  session_id?: string;
 }
 
 export interface ListSessionsParams {
@@ -329,10 +351,14 @@ export interface ListSkillsParams {
 }
 
 export interface ListToolsParams {
+  /** only those that call_tool can call now, for those who may call them */
+  callable?: boolean;
   /** those that a new session in the daemon's folder has: no session is read or made; not with session_id */
   daemon?: boolean;
   /** absent: the active session */
   session_id?: string;
+  /** as in call_tool */
+  token?: string;
 }
 
 export interface MarkReadParams {
@@ -549,7 +575,7 @@ export interface ModelsModels {
   provider: string;
   /** absent: nobody was asked */
   reachable?: boolean;
-  source: "config" | "environment" | "module" | "built-in" | "server";
+  source: "config" | "environment" | "module" | "built-in" | "server" | "agent";
 }
 
 export interface Models {
@@ -823,6 +849,15 @@ export interface SetActiveToolsParams {
   tools: Array<string>;
 }
 
+export interface SetAgentOptionParams {
+  /** of agent_options in get_state */
+  id: string;
+  /** absent: the active session */
+  session_id?: string;
+  /** one of the option's values; of a boolean true or false */
+  value: string;
+}
+
 export interface SetApprovalModeParams {
   mode: "ask" | "auto" | "deny";
   /** absent: the active session */
@@ -895,6 +930,34 @@ export interface Skills {
   /** files that cannot be used, each with the reason */
   left_out: Array<string>;
   skills: Array<SkillsSkills>;
+}
+
+export interface StateAgentCommands {
+  description: string;
+  /** what may stand behind it */
+  hint?: string;
+  /** without the slash */
+  name: string;
+}
+
+export interface StateAgentOptionsValues {
+  description?: string;
+  name: string;
+  value: string;
+}
+
+export interface StateAgentOptions {
+  /** mode, model, model_config, thought_level, or the agent's own */
+  category?: string;
+  description?: string;
+  id: string;
+  name: string;
+  /** the agent has more values than are listed, and takes them */
+  truncated?: boolean;
+  /** that is chosen */
+  value: string;
+  /** true and false of a boolean */
+  values: Array<StateAgentOptionsValues>;
 }
 
 export interface StateAssets {
@@ -1112,6 +1175,10 @@ export interface State {
   active_tools: Array<string>;
   /** what makes the session's turns: a hosted agent, or noused, the daemon's own loop */
   agent: string;
+  /** what a prompt to the hosted agent may begin with, behind a slash, as far as it has said since it was started */
+  agent_commands?: Array<StateAgentCommands>;
+  /** what set_agent_option chooses, as far as the hosted agent has said since it was started */
+  agent_options?: Array<StateAgentOptions>;
   approval_mode: "ask" | "auto" | "deny";
   /** sessions are still being read that may have asked something, too: ask again, or wait for their events */
   approvals_incomplete?: boolean;
@@ -1275,6 +1342,8 @@ export interface SubscribeParams {
   after?: number;
   epoch?: string;
   session_id?: string;
+  /** of a hosted agent: its session's events, and those of no session; needed on the socket for agents */
+  token?: string;
   types?: Array<string>;
 }
 
@@ -1300,6 +1369,30 @@ export interface System {
 export interface TitleAccepted {
   command: string;
   title: string;
+}
+
+export interface ToolCalledError {
+  code: string;
+  details?: unknown;
+  message: string;
+}
+
+export interface ToolCalledImages {
+  data: string;
+  media_type: string;
+}
+
+export interface ToolCalled {
+  error?: ToolCalledError;
+  /** what of the result is for the eye */
+  images?: Array<ToolCalledImages>;
+  ok: boolean;
+  outputs?: Record<string, string>;
+  /** the text for the model */
+  result: string;
+  tool_call_id: string;
+  /** the tool's own result as it came */
+  value?: unknown;
 }
 
 export interface ToolEndAttachments {
@@ -1542,6 +1635,8 @@ export interface Commands {
   approve: { payload: ApproveParams; reply: ApproveAccepted };
   /** Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one. */
   branch_session: { payload: BranchSessionParams; reply: Branch };
+  /** Calls a tool as a session's model does: rules are asked, and people where they say so; refused to the daemon's own descendants that have no token of the session. */
+  call_tool: { payload: CallToolParams; reply: ToolCalled };
   /** Summarises the older part of a session. */
   compact_session: { payload: CompactSessionParams; reply: Compaction };
   /** Removes a session for ever; refused while it runs. */
@@ -1588,6 +1683,8 @@ export interface Commands {
   search_sessions: { payload: SearchSessionsParams; reply: SearchResults };
   /** Chooses the tools that a session offers to the model. */
   set_active_tools: { payload: SetActiveToolsParams; reply: ToolsAccepted };
+  /** Chooses the value of an option that the session's hosted agent has; starts the agent if need be. */
+  set_agent_option: { payload: SetAgentOptionParams; reply: AgentOptionAccepted };
   /** Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants. */
   set_approval_mode: { payload: SetApprovalModeParams; reply: ApprovalModeAccepted };
   /** Chooses whether queued follow-ups are delivered one at a time or all at once. */

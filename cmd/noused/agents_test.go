@@ -37,8 +37,7 @@ func newHostedChecker() *protocoltest.Checker {
 func newHost(t testing.TB, can string, more ...string) *hosting {
 	t.Helper()
 	h := &hosting{daemon: unstarted(t, "noused"), checker: newHostedChecker()}
-	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
-		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
+	h.configure(can, more...)
 	if err := os.MkdirAll(h.agentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +45,12 @@ func newHost(t testing.TB, can string, more ...string) *hosting {
 	h.follow()
 	h.session = h.newSession("scripted")
 	return h
+}
+
+// configure writes the agent's section.
+func (h *hosting) configure(can string, more ...string) {
+	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
+		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
 }
 
 func (h *hosting) agentDir() string { return filepath.Join(h.Dir, "agent") }

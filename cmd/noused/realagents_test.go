@@ -106,8 +106,9 @@ func (a realAgent) try(t *testing.T, bin, model string) {
 	}
 	command := append([]string{filepath.Join(bin, a.command[0])}, a.command[1:]...)
 	h.write("noused/config.toml", fmt.Sprintf("[agent.%s]\ncommand = [\"%s\"]\n"+
-		"env = { %sHOME = %q, XDG_CONFIG_HOME = %q, XDG_DATA_HOME = %q, XDG_STATE_HOME = %q, XDG_CACHE_HOME = %q, PATH = %q }\n", a.name,
-		strings.Join(command, `", "`), env.String(), home,
+		"env = { %sHOME = %q, XDG_CONFIG_HOME = %q, XDG_DATA_HOME = %q, XDG_STATE_HOME = %q, XDG_CACHE_HOME = %q, "+
+		"PATH = %q }\n",
+		a.name, strings.Join(command, `", "`), env.String(), home,
 		filepath.Join(home, "c"), filepath.Join(home, "d"), filepath.Join(home, "s"), filepath.Join(home, "k"),
 		os.Getenv("PATH")), 0o600)
 	if err := os.MkdirAll(home, 0o700); err != nil {

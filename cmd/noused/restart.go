@@ -122,10 +122,11 @@ var program = sync.OnceValue(func() string {
 
 // shutdown is how a client ends the daemon.
 type shutdown struct {
-	cfg     Config
-	store   *session.Store
-	sockets *server.Sockets
-	asked   chan struct{} // closed when it is to end
+	cfg       Config
+	store     *session.Store
+	sockets   *server.Sockets
+	forAgents *server.Sockets // nil: none
+	asked     chan struct{}   // closed when it is to end
 
 	trying sync.Mutex // held while the next program is tried
 
@@ -233,6 +234,11 @@ func (d *shutdown) leave() error {
 	d.left = map[string]*os.File{
 		"state-lock": held, "commands": kept.Commands, "events": kept.Events,
 		"socket-lock": kept.Lock,
+	}
+	if d.forAgents != nil { // else the next program makes its own
+		if kept, err := d.forAgents.Keep(); err == nil {
+			d.left["agent-commands"], d.left["agent-events"] = kept.Commands, kept.Events
+		}
 	}
 	return nil
 }

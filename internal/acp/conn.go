@@ -42,8 +42,14 @@ type Conn struct {
 
 	mu    sync.Mutex
 	last  int64
-	asked map[int64]chan answer // cap 1; what the client was asked and has not answered
-	open  map[string]bool       // ids of requests that were not answered yet
+	asked map[int64]waiting // what the client was asked and has not answered
+	open  map[string]bool   // ids of requests that were not answered yet
+}
+
+// waiting is who waits for an answer. then may be nil.
+type waiting struct {
+	answer chan answer // cap 1
+	then   func(jsontext.Value, *Error)
 }
 
 type answer struct {
@@ -65,7 +71,7 @@ type envelope struct {
 func NewConn(in io.Reader, out io.Writer) *Conn {
 	return &Conn{
 		lines: protocol.NewLineReader(in, maxLine), out: newOutbox(out),
-		asked: map[int64]chan answer{}, open: map[string]bool{},
+		asked: map[int64]waiting{}, open: map[string]bool{},
 	}
 }
 
@@ -175,18 +181,24 @@ func (c *Conn) answered(h Handler, e envelope) {
 	waits := c.asked[n]
 	delete(c.asked, n)
 	c.mu.Unlock()
+	var a answer
 	switch {
-	case err != nil || waits == nil: // late: it was asked, and taken back
+	case err != nil || waits.answer == nil: // late: it was asked, and taken back
 		h.Odd("an answer to nothing that was asked, id " + string(e.ID))
+		return
 	case e.Error != nil:
 		failed := &Error{}
 		if json.Unmarshal(e.Error, failed) != nil {
 			failed = Errorf(InvalidRequest, "error: is no object with code and message")
 		}
-		waits <- answer{err: failed}
+		a.err = failed
 	default:
-		waits <- answer{result: bytesOf(e.Result)}
+		a.result = bytesOf(e.Result)
 	}
+	if waits.then != nil {
+		waits.then(a.result, a.err)
+	}
+	waits.answer <- a
 }
 
 // bytesOf is a copy: what the reader gave is valid until its next line.
@@ -209,7 +221,16 @@ func (c *Conn) Update(sessionID string, update any) {
 // Call asks the client and waits for its answer, which is an *Error where it
 // refuses. When ctx ends the client is told that nobody waits any more.
 func (c *Conn) Call(ctx context.Context, method string, params any) (jsontext.Value, error) {
-	return c.Ask(method, params).Wait(ctx)
+	return c.CallThen(ctx, method, params, nil)
+}
+
+// CallThen is Call. Before it returns, and before anything is read that comes behind the
+// answer, Serve's goroutine calls then with it, unless then is nil. Where nobody answers it
+// is not called.
+func (c *Conn) CallThen(ctx context.Context, method string, params any, then func(jsontext.Value, *Error)) (
+	jsontext.Value, error,
+) {
+	return c.Ask(method, params, then).Wait(ctx)
 }
 
 // Question is a request of ours.
@@ -219,12 +240,13 @@ type Question struct {
 	waits chan answer
 }
 
-// Ask sends a request, whose answer is to be waited for. It does not block.
-func (c *Conn) Ask(method string, params any) *Question {
+// Ask sends a request, whose answer is to be waited for. It does not block. then is called as
+// CallThen says.
+func (c *Conn) Ask(method string, params any, then func(jsontext.Value, *Error)) *Question {
 	c.mu.Lock()
 	c.last++
 	id, waits := c.last, make(chan answer, 1)
-	c.asked[id] = waits
+	c.asked[id] = waiting{waits, then}
 	c.mu.Unlock()
 	c.send(struct {
 		JSONRPC string `json:"jsonrpc"`
@@ -292,7 +314,7 @@ func (c *Conn) Asked(id int64) *Question {
 	defer c.mu.Unlock()
 	waits := make(chan answer, 1)
 	if id != 0 {
-		c.asked[id] = waits
+		c.asked[id] = waiting{answer: waits}
 	}
 	return &Question{id, c, waits}
 }
@@ -301,7 +323,8 @@ func (c *Conn) Asked(id int64) *Question {
 func (q *Question) Waits() bool {
 	q.conn.mu.Lock()
 	defer q.conn.mu.Unlock()
-	return q.conn.asked[q.ID] != nil
+	_, waits := q.conn.asked[q.ID]
+	return waits
 }
 
 // Unanswered is a request of the other side that a former program has not answered.

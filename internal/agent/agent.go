@@ -30,6 +30,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"noused/internal/acp"
 	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/policy"
@@ -43,19 +44,24 @@ type Spec struct {
 	Env      map[string]string // beside what every tool gets
 	Sandbox  bool              // it runs in the sandbox of tools
 	Writable []string          // absolute paths that it may write to then
+	NoTools  bool              // it is given no MCP servers, ours neither
 	Stop     bool              // a run that a crash has cut is not to go on
 	Idle     time.Duration     // a silence in a turn that ends the agent; 0: none does
 	Install  string            // the line that installs it, "" where that is not known
 	SignIn   string            // the line that signs in
 }
 
-// Options are what Agents need of the daemon. All are required but Default.
+// Options are what Agents need of the daemon. All are required but Default and Servers.
 type Options struct {
 	Specs   []Spec // one for each name
 	Default string // the agent of sessions that name none; "": the daemon's own loop
 	Version string // of the daemon
 	// Start starts an agent's program in a session's folder.
 	Start func(ctx context.Context, s Spec, c proc.Command) (*proc.Process, error)
+	// Servers are the MCP servers that an agent is given for a session, as the protocol has
+	// them, and the names of those that are the user's own. http: it speaks to those that
+	// have an address. Nil: there are none.
+	Servers func(sessionID, workdir string, http bool) (entries []acp.ServerEntry, own []string)
 	// Rules are those of now.
 	Rules func() *policy.Set
 	NewID func(prefix string) string
@@ -85,6 +91,13 @@ func New(o Options) *Agents {
 	a := &Agents{words: budget.New(maxWords), calls: budget.NewPool(maxAllOpen)}
 	a.set.Store(&o)
 	return a
+}
+
+// Replace has other agents known, and another default, from here on. What runs goes on.
+func (a *Agents) Replace(specs []Spec, byDefault string) {
+	o := *a.o()
+	o.Specs, o.Default = specs, byDefault
+	a.set.Store(&o)
 }
 
 func (a *Agents) o() *Options { return a.set.Load() }
@@ -160,6 +173,7 @@ func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context
 	s := &Session{
 		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
 		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), calls: a.calls.Begin(),
+		serves: map[string]*serving{},
 	}
 	a.adopt(s)
 	return s

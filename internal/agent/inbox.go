@@ -23,6 +23,7 @@ const (
 	thought             // thinking
 	called              // something about a call
 	asked               // whether a call may be made
+	wanted              // a call of a tool of ours
 	used                // how much of the window, and the cost
 	ended               // the answer to the prompt
 	gone                // the agent's process has ended
@@ -41,6 +42,7 @@ type event struct {
 	usage   acp.Usage
 	answer  acp.PromptAnswer
 	err     error
+	serving *serving // of wanted
 }
 
 // size is what an event counts for, in bytes.

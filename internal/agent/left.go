@@ -47,6 +47,10 @@ type leftState struct {
 	Cost     float64       `json:"cost"`
 	CostFrom float64       `json:"cost_from"`
 	CostTold bool          `json:"cost_told"`
+	Offer    offer         `json:"offer"`
+	Lost     bool          `json:"lost"`
+	Chosen   bool          `json:"chosen"`
+	Own      []string      `json:"own"`
 	Turn     *leftTurn     `json:"turn,omitzero"`
 }
 
@@ -62,7 +66,8 @@ type leftTurn struct {
 	Asked   []jsontext.Value `json:"asked"` // ids of the agent's requests
 	Events  []leftEvent      `json:"events"`
 	Calls   []leftCall       `json:"calls"`
-	Over    []string         `json:"over"` // the agent's ids of calls that are over
+	Over    []string         `json:"over"`   // the agent's ids of calls that are over
+	Served  []string         `json:"served"` // our tools that were called, and that the agent has not told yet
 }
 
 type leftEvent struct {
@@ -92,6 +97,7 @@ type leftCall struct {
 	Places  []acp.Location         `json:"places"`
 	Ask     jsontext.Value         `json:"ask,omitzero"`
 	Options []acp.PermissionOption `json:"options"`
+	Allowed bool                   `json:"allowed"`
 	Told    bool                   `json:"told"`
 	Placed  bool                   `json:"placed"`
 	Shown   int                    `json:"shown"`
@@ -192,6 +198,7 @@ func (s *Session) leftState(p *process, conn acp.Left) leftState {
 	out := leftState{
 		Name: s.name, Workdir: s.workdir, Session: p.session, Said: p.said, Conn: conn, Run: s.run, Deaths: s.deaths,
 		Taken: s.taken, Cost: s.cost, CostFrom: s.costFrom, CostTold: s.costTold,
+		Offer: s.offer, Lost: p.lost, Chosen: p.chosen, Own: s.own,
 	}
 	if t := s.turn; t != nil && t.process == p {
 		out.Turn = t.left()
@@ -203,6 +210,7 @@ func (s *Session) leftState(p *process, conn acp.Left) leftState {
 func (t *turn) left() *leftTurn {
 	out := &leftTurn{
 		Run: t.run, Number: t.number, Texts: t.texts, Cut: t.cut, Took: t.took, Spoke: t.spoke, Message: t.message,
+		Served: t.served,
 	}
 	if t.question.Waits() {
 		out.Prompt = t.question.ID
@@ -213,6 +221,9 @@ func (t *turn) left() *leftTurn {
 		}
 	}
 	for e, ok := t.in.pop(); ok; e, ok = t.in.pop() {
+		if e.kind == wanted { // whoever waits for it loses this daemon
+			continue
+		}
 		left := leftEvent{
 			Kind: e.kind, Line: e.line, ID: e.id, Text: e.text, Call: e.call, Tool: e.tool, Options: e.options, Ask: idOf(e.ask),
 			Usage: e.usage, Answer: e.answer,
@@ -230,7 +241,7 @@ func (t *turn) left() *leftTurn {
 	for _, c := range t.order {
 		left := leftCall{
 			ID: c.id, Name: c.name, Kind: c.kind, Status: c.status, Input: c.input, Output: c.output, Raw: c.raw,
-			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Told: c.told, Placed: c.placed,
+			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Allowed: c.allowed, Told: c.told, Placed: c.placed,
 			Shown: c.said, Size: c.size,
 		}
 		for id, other := range t.calls {
@@ -355,7 +366,8 @@ func (a *Agents) adopt(s *Session) {
 	}
 	p := newProcess(o.child)
 	p.conn = acp.Resume(state.Conn, o.child, writer{o.child, p.ctx})
-	p.said, p.session = state.Said, state.Session
+	p.said, p.session, p.lost, p.chosen = state.Said, state.Session, state.Lost, state.Chosen
+	s.offer, s.own = state.Offer, state.Own
 	s.process, s.was = p, &state.Conn
 	s.run, s.deaths, s.taken = state.Run, state.Deaths, state.Taken
 	s.cost, s.costFrom, s.costTold = state.Cost, state.CostFrom, state.CostTold
@@ -367,7 +379,7 @@ func (a *Agents) adopt(s *Session) {
 // turn is the turn that was left.
 func (l *leftTurn) turn(s *Session, p *process) *turn {
 	t := newTurn(s, p, l.Run, l.Number, l.Texts)
-	t.took, t.spoke, t.message = l.Took, l.Spoke, l.Message
+	t.took, t.spoke, t.message, t.served = l.Took, l.Spoke, l.Message, l.Served
 	asked := map[string]*acp.Request{}
 	for _, id := range l.Asked {
 		r := p.conn.Unanswered(id)
@@ -380,7 +392,7 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 	for _, c := range l.Calls {
 		made := &call{
 			id: c.ID, name: c.Name, kind: c.Kind, status: c.Status, input: c.Input, output: c.Output, raw: c.Raw,
-			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, told: c.Told,
+			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, allowed: c.Allowed, told: c.Told,
 			placed: c.Placed, said: c.Shown, size: c.Size,
 		}
 		t.calls[c.Of] = made

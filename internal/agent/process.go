@@ -36,6 +36,8 @@ type process struct {
 	still chan struct{} // closed once nothing is read any more, after Pause
 
 	session string // that is open in it, "" for none
+	lost    bool   // it does not know what was said before, and was not told yet
+	chosen  bool   // it has been told what people have chosen
 
 	mu     sync.Mutex
 	replay *replay // not nil while a session is loaded
@@ -170,7 +172,14 @@ func (s *Session) serve(p *process) {
 // ask calls a method of the agent's. The error is an *acp.Error where it refuses, and an
 // *endedError where it has ended.
 func (p *process) ask(ctx context.Context, method string, params, result any) error {
-	return p.answer(ctx, method, p.conn.Ask(method, params), result)
+	return p.askThen(ctx, method, params, result, nil)
+}
+
+// askThen is ask; then is called as [acp.Conn.CallThen] says.
+func (p *process) askThen(ctx context.Context, method string, params, result any,
+	then func(jsontext.Value, *acp.Error),
+) error {
+	return p.answer(ctx, method, p.conn.Ask(method, params, then), result)
 }
 
 // answer waits for the answer to what was asked, as ask does.

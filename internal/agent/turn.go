@@ -30,8 +30,9 @@ type turn struct {
 	spoke   bool // the message that a pause has cut has text
 	message string
 	calls   map[string]*call
-	order   []*call // that are not over
-	held    int     // bytes that are kept of these
+	order   []*call  // that are not over
+	served  []string // our tools that were called, and that the agent has not told yet
+	held    int      // bytes that are kept of these
 }
 
 func newTurn(s *Session, p *process, run string, number, texts int) *turn {
@@ -82,6 +83,7 @@ func (t *turn) wait() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	t.refuse()
+	t.s.dropServed()
 	if t.cut && t.s.turn == t {
 		t.s.turn = nil
 	}
@@ -129,6 +131,16 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			if !yield(deltaOf(e), nil) {
 				return nil
 			}
+		case wanted:
+			if e.serving.ctx.Err() != nil { // nobody waits any more
+				continue
+			}
+			s.gotOn()
+			t.tellServed(e.serving.call.Name)
+			if yield(model.Delta{ToolCall: &e.serving.call}, nil) {
+				yield(model.Delta{Stop: model.StopToolCalls, More: true}, nil)
+			}
+			return nil
 		case called, asked:
 			c, err := t.merge(ctx, e)
 			if err != nil {

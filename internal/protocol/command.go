@@ -97,6 +97,9 @@ var (
 		"Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one.")
 	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen,
 		"Runs one tool operation without a model.")
+	CallTool = defineLong[CallToolParams, ToolCalled]("call_tool", Added,
+		"Calls a tool as a session's model does: rules are asked, and people where they say so; refused to the daemon's own "+
+			"descendants that have no token of the session.")
 	CompactSession = defineLong[CompactSessionParams, Compaction]("compact_session", Core,
 		"Summarises the older part of a session.")
 	SetLeaf = define[SetLeafParams, Leaf]("set_leaf", Core,
@@ -109,8 +112,10 @@ var (
 		"Finds a text in the messages and summaries of all sessions.")
 	ListTools = defineLong[ListToolsParams, Tools]("list_tools", Added,
 		"Lists the tools and whether they are active and healthy.")
-	SetModel = define[SetModelParams, ModelAccepted]("set_model", Added,
+	SetModel = defineLong[SetModelParams, ModelAccepted]("set_model", Added,
 		"Chooses the model that answers in a session, from its next call on.")
+	SetAgentOption = defineLong[SetAgentOptionParams, AgentOptionAccepted]("set_agent_option", Added,
+		"Chooses the value of an option that the session's hosted agent has; starts the agent if need be.")
 	ReloadTools = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added,
 		"Reads the tool descriptors again; calls that run are not disturbed.")
 	ListModels = defineLong[ListModelsParams, Models]("list_models", Added,

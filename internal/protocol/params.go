@@ -272,6 +272,18 @@ type ExtensionCommandParams struct {
 	OutputID string `json:"output_id,omitzero" wire:"added" doc:"a name of the client's choice, at most 100 bytes: what the operation says while it runs is told in status events operation_output with this output_id"`
 }
 
+// CallToolParams is the payload of call_tool. With a Token the call is one of the hosted
+// agent that makes the session's turn; without one it is a run of its own, which waits
+// until the session is idle.
+type CallToolParams struct {
+	Scope
+	Token     string         `json:"token,omitzero" doc:"of a hosted agent, for its own session"`
+	Name      string         `json:"name" min:"1" doc:"a tool's name"`
+	Arguments jsontext.Value `json:"arguments,omitzero" type:"object"`
+	Client    string         `json:"client,omitzero" doc:"who calls, for people; at most 100 bytes"`
+	OutputID  string         `json:"output_id,omitzero" doc:"a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id"`
+}
+
 // CompactSessionParams is the payload of compact_session.
 type CompactSessionParams struct {
 	Scope
@@ -312,6 +324,9 @@ type SearchSessionsParams struct {
 type ListToolsParams struct {
 	Scope
 	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"those that a new session in the daemon's folder has: no session is read or made; not with session_id"`
+
+	Callable bool   `json:"callable,omitzero" wire:"added" doc:"only those that call_tool can call now, for those who may call them"`
+	Token    string `json:"token,omitzero" wire:"added" doc:"as in call_tool"`
 }
 
 // SetModelParams is the payload of set_model. Model is PROVIDER[/NAME] as the
@@ -329,6 +344,20 @@ type SetModelParams struct {
 type ModelAccepted struct {
 	Command string    `json:"command"`
 	Model   ModelInfo `json:"model"`
+}
+
+// SetAgentOptionParams is the payload of set_agent_option.
+type SetAgentOptionParams struct {
+	Scope
+	ID    string `json:"id" min:"1" doc:"of agent_options in get_state"`
+	Value string `json:"value" min:"1" doc:"one of the option's values; of a boolean true or false"`
+}
+
+// AgentOptionAccepted answers set_agent_option with the value that the agent has now.
+type AgentOptionAccepted struct {
+	Command string `json:"command"`
+	ID      string `json:"id"`
+	Value   string `json:"value"`
 }
 
 // WithdrawParams is the payload of withdraw.
@@ -371,21 +400,24 @@ type ReloadToolsParams struct{}
 
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
+	SessionID string `json:"session_id,omitzero" wire:"added" doc:"of a session with a hosted agent: the models that the agent offers; it is started if need be"`
+
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
 	Saved bool `json:"saved_keys,omitzero" wire:"added" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
 }
 
-func (Pong) replyType() string           { return "pong" }
-func (PromptAccepted) replyType() string { return "accepted" }
-func (PromptResult) replyType() string   { return "result" }
-func (InputAccepted) replyType() string  { return "accepted" }
-func (AbortAccepted) replyType() string  { return "accepted" }
-func (ToolsAccepted) replyType() string  { return "accepted" }
-func (ModeAccepted) replyType() string   { return "accepted" }
-func (ModelAccepted) replyType() string  { return "accepted" }
-func (Withdrawn) replyType() string      { return "accepted" }
-func (TitleAccepted) replyType() string  { return "accepted" }
-func (MarkedRead) replyType() string     { return "accepted" }
+func (Pong) replyType() string                { return "pong" }
+func (PromptAccepted) replyType() string      { return "accepted" }
+func (PromptResult) replyType() string        { return "result" }
+func (InputAccepted) replyType() string       { return "accepted" }
+func (AbortAccepted) replyType() string       { return "accepted" }
+func (AgentOptionAccepted) replyType() string { return "accepted" }
+func (ToolsAccepted) replyType() string       { return "accepted" }
+func (ModeAccepted) replyType() string        { return "accepted" }
+func (ModelAccepted) replyType() string       { return "accepted" }
+func (Withdrawn) replyType() string           { return "accepted" }
+func (TitleAccepted) replyType() string       { return "accepted" }
+func (MarkedRead) replyType() string          { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()

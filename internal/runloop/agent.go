@@ -39,11 +39,31 @@ type Agent interface {
 	// that are allowed; one with Delta.More by another Stream.
 	Model
 	// Call waits for a call that a message has had, and lets it happen where the agent
-	// has asked. It fails only through its result.
-	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+	// has asked. It fails only through its result. With ours the call has come to a tool of
+	// ours, which the caller runs in its place; Serve waits for its result.
+	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult,
+		ours *model.ToolCall)
 	// Judge says what the rules make of a call, as [Policy].Judge does. What the agent has
 	// not asked about is allowed: it happens in any case.
 	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict
+	// Offer returns what can be chosen, and starts the agent for it where it does not run and
+	// no turn is under way (running): a turn starts it. at is where the session stands. It
+	// blocks for 2 minutes at most.
+	Offer(ctx context.Context, at model.AgentTurn, running bool) (*model.AgentOffer, error)
+	// Choose has the agent take a value of an option, and starts it as Offer does. It returns
+	// the value that the option has then. An unknown option or value is a
+	// *[model.AgentOptionError].
+	Choose(ctx context.Context, at model.AgentTurn, running bool, id, value string) (string, error)
+	// Serve has the agent's turn make a call of a tool of ours that the agent has asked for, and
+	// blocks until Answer has its result, ctx ends, or the turn does; the error says why it is
+	// not made.
+	Serve(ctx context.Context, call model.ToolCall) (model.ToolResult, error)
+	// Own are the names of the MCP servers that the agent reaches by itself.
+	Own() []string
+	// Serves reports whether Serve waits for that call.
+	Serves(callID string) bool
+	// Answer gives a call's result to the Serve that waits for it, if any does.
+	Answer(callID string, res model.ToolResult)
 	// Cut has the agent end the turn that it works on. It does not block.
 	Cut()
 	// Close ends the agent, and waits for that.
@@ -87,6 +107,9 @@ func (in agentIn) step(m *machine) {
 			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + title,
 			Title: title,
 		})
+	}
+	if n.Offer != nil {
+		m.offered(n.Offer)
 	}
 	if n.Patch != nil {
 		m.warned(m.ref(), "", model.ToolUpdate{Patch: n.Patch})
@@ -142,7 +165,7 @@ func (m *machine) streamAgent() {
 	m.await(streaming, work{call: &modelCall{
 		agent: &model.AgentTurn{
 			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken,
-			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls,
+			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls, Choices: m.s.Choices,
 		},
 		history: m.s.Conversation(), fit: func(all []model.Message) []model.Message { return all },
 	}})
@@ -340,7 +363,13 @@ func (l *loop) openAgent(s *session.State) {
 	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), func(ctx context.Context, news model.AgentNews) {
 		_ = l.post(ctx, agentIn{news})
 	})
-	l.m.agents, l.m.judge = l.env.Agents, l.agent.Judge
+	l.m.agents, l.m.agent, l.m.serves = l.env.Agents, l.agent, l.agent.Serves
+	l.m.judge = func(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+		if l.agent.Serves(inv.ID) && l.env.Policy != nil {
+			return l.env.Policy.Judge(inv, mode, answers)
+		}
+		return l.agent.Judge(inv, mode, answers)
+	}
 	if k, ok := l.agent.(Keeper); ok {
 		l.keeps, l.m.takeUp = k, k.TakeUp
 	}

@@ -58,6 +58,8 @@ type loop struct {
 	journal *session.Journal
 	agent   Agent  // that makes the session's turns; nil: the daemon's own loop
 	keeps   Keeper // agent, where it is one
+	// outsiders wait for calls that they have asked for.
+	outsiders outsiders
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
@@ -344,6 +346,9 @@ func (l *loop) commit() error {
 	}
 	for _, ev := range out.audits {
 		l.env.Audit(ev)
+	}
+	for _, r := range out.results {
+		l.agent.Answer(r.callID, r.res)
 	}
 	l.tellQuestion()
 	for _, c := range out.captures {

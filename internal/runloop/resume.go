@@ -43,8 +43,11 @@ func (in resumeIn) step(m *machine) {
 	}
 	cut := m.s.Run.Call(run.Started).Name
 	interrupted := m.answerInterrupted()
-	if m.hosted() {
+	switch {
+	case m.hosted():
 		m.resumeAgent(cut)
+	case run.Outside && run.Turn == 1:
+		m.dropOutside()
 	}
 	switch {
 	case run.Aborting:
@@ -194,6 +197,8 @@ func (m *machine) refusePostponed() {
 		case queueIn:
 			m.refuse(in.ticket, shuttingDown())
 		case compactIn:
+			m.refuse(in.ticket, shuttingDown())
+		case callIn:
 			m.refuse(in.ticket, shuttingDown())
 		}
 	}

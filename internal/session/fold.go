@@ -77,7 +77,9 @@ func (s *State) apply(r Record) error {
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
-		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID)}
+		s.Run = &Run{
+			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Outside: s.isOutside(f.RunID),
+		}
 		if f.Model != (model.Choice{}) {
 			s.Answered = f.Model
 		}
@@ -105,6 +107,8 @@ func (s *State) applySetting(fact Fact) bool {
 		s.Titled = s.Titled || !f.Agent
 	case ToolsDeferred:
 		s.Deferred = f
+	case AgentChose:
+		s.Choices = chosen(s.Choices, f.Choice)
 	case ModeSet:
 		if f.Kind == protocol.KindSteer {
 			s.SteeringMode = f.Mode
@@ -136,6 +140,13 @@ func (s *State) termsOf(runID string) Terms {
 		}
 	}
 	return Terms{}
+}
+
+// isOutside reports that a run is for a call of an agent outside the daemon.
+func (s *State) isOutside(runID string) bool {
+	return slices.ContainsFunc(s.Pending, func(in Input) bool {
+		return in.RunID == runID && in.Command == CommandCallTool
+	})
 }
 
 func (s *State) applyInput(f Input, at time.Time) {
@@ -298,4 +309,18 @@ func (s *State) adopt(r Record) (Record, bool) {
 		}
 	}
 	return r, false
+}
+
+// maxChoices is how many options of a hosted agent a session remembers.
+const maxChoices = 64
+
+// chosen adds a choice, which takes the place of an older one of the same option.
+func chosen(all []model.AgentChoice, c model.AgentChoice) []model.AgentChoice {
+	out := make([]model.AgentChoice, 0, len(all)+1)
+	for _, old := range all {
+		if old.ID != c.ID {
+			out = append(out, old)
+		}
+	}
+	return append(out, c)[max(0, len(out)+1-maxChoices):]
 }

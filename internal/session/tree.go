@@ -54,6 +54,7 @@ type Run struct {
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
+	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
 
 	Terms      Terms `json:",omitzero"`
 	Answers    int   `json:",omitzero"` // assistant messages
@@ -115,6 +116,8 @@ type State struct {
 	Unread               bool   // a run has ended since somebody looked
 	Said                 string // the last line of the latest answer, shortened
 	TitleInherited       bool   `json:",omitzero"` // Title is the parent's
+
+	Choices []model.AgentChoice `json:",omitzero"` // of the hosted agent's options, the oldest first
 
 	Leaf         string
 	SteeringMode protocol.Mode

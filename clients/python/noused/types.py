@@ -68,6 +68,12 @@ class AgentEnd(TypedDict):
     usage: AgentEndUsage
 
 
+class AgentOptionAccepted(TypedDict):
+    command: str
+    id: str
+    value: str
+
+
 class AgentStart(TypedDict):
     run_id: str
     session_id: str
@@ -134,6 +140,20 @@ class BranchSessionParams(TypedDict):
     """the session to branch from"""
     workdir: NotRequired[str]
     """absolute path of the folder that the new session lives in; default: the parent's"""
+
+
+class CallToolParams(TypedDict):
+    arguments: NotRequired[dict[str, Any]]
+    client: NotRequired[str]
+    """who calls, for people; at most 100 bytes"""
+    name: str
+    """a tool's name"""
+    output_id: NotRequired[str]
+    """a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    token: NotRequired[str]
+    """of a hosted agent, for its own session"""
 
 
 class CompactSessionParams(TypedDict):
@@ -318,6 +338,8 @@ class ListModelsParams(TypedDict):
     """ask the servers that are known and those that may run on this machine; default false: nothing is contacted"""
     saved_keys: NotRequired[bool]
     """with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"""
+    session_id: NotRequired[str]
+    """of a session with a hosted agent: the models that the agent offers; it is started if need be"""
 
 
 class ListSessionsParams(TypedDict):
@@ -337,10 +359,14 @@ class ListSkillsParams(TypedDict):
 
 
 class ListToolsParams(TypedDict):
+    callable: NotRequired[bool]
+    """only those that call_tool can call now, for those who may call them"""
     daemon: NotRequired[bool]
     """those that a new session in the daemon's folder has: no session is read or made; not with session_id"""
     session_id: NotRequired[str]
     """absent: the active session"""
+    token: NotRequired[str]
+    """as in call_tool"""
 
 
 class MarkReadParams(TypedDict):
@@ -557,7 +583,7 @@ class ModelsModels(TypedDict):
     provider: str
     reachable: NotRequired[bool]
     """absent: nobody was asked"""
-    source: Literal["config", "environment", "module", "built-in", "server"]
+    source: Literal["config", "environment", "module", "built-in", "server", "agent"]
 
 
 class Models(TypedDict):
@@ -833,6 +859,15 @@ class SetActiveToolsParams(TypedDict):
     """operation or module names; [] means none"""
 
 
+class SetAgentOptionParams(TypedDict):
+    id: str
+    """of agent_options in get_state"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    value: str
+    """one of the option's values; of a boolean true or false"""
+
+
 class SetApprovalModeParams(TypedDict):
     mode: Literal["ask", "auto", "deny"]
     session_id: NotRequired[str]
@@ -905,6 +940,34 @@ class Skills(TypedDict):
     left_out: list[str]
     """files that cannot be used, each with the reason"""
     skills: list[SkillsSkills]
+
+
+class StateAgentCommands(TypedDict):
+    description: str
+    hint: NotRequired[str]
+    """what may stand behind it"""
+    name: str
+    """without the slash"""
+
+
+class StateAgentOptionsValues(TypedDict):
+    description: NotRequired[str]
+    name: str
+    value: str
+
+
+class StateAgentOptions(TypedDict):
+    category: NotRequired[str]
+    """mode, model, model_config, thought_level, or the agent's own"""
+    description: NotRequired[str]
+    id: str
+    name: str
+    truncated: NotRequired[bool]
+    """the agent has more values than are listed, and takes them"""
+    value: str
+    """that is chosen"""
+    values: list[StateAgentOptionsValues]
+    """true and false of a boolean"""
 
 
 class StateAssets(TypedDict):
@@ -1122,6 +1185,10 @@ class State(TypedDict):
     active_tools: list[str]
     agent: str
     """what makes the session's turns: a hosted agent, or noused, the daemon's own loop"""
+    agent_commands: NotRequired[list[StateAgentCommands]]
+    """what a prompt to the hosted agent may begin with, behind a slash, as far as it has said since it was started"""
+    agent_options: NotRequired[list[StateAgentOptions]]
+    """what set_agent_option chooses, as far as the hosted agent has said since it was started"""
     approval_mode: Literal["ask", "auto", "deny"]
     approvals_incomplete: NotRequired[bool]
     """sessions are still being read that may have asked something, too: ask again, or wait for their events"""
@@ -1285,6 +1352,8 @@ class SubscribeParams(TypedDict):
     after: NotRequired[int]
     epoch: NotRequired[str]
     session_id: NotRequired[str]
+    token: NotRequired[str]
+    """of a hosted agent: its session's events, and those of no session; needed on the socket for agents"""
     types: NotRequired[list[str]]
 
 
@@ -1310,6 +1379,30 @@ class System(TypedDict):
 class TitleAccepted(TypedDict):
     command: str
     title: str
+
+
+class ToolCalledError(TypedDict):
+    code: str
+    details: NotRequired[Any]
+    message: str
+
+
+class ToolCalledImages(TypedDict):
+    data: str
+    media_type: str
+
+
+class ToolCalled(TypedDict):
+    error: NotRequired[ToolCalledError]
+    images: NotRequired[list[ToolCalledImages]]
+    """what of the result is for the eye"""
+    ok: bool
+    outputs: NotRequired[dict[str, str]]
+    result: str
+    """the text for the model"""
+    tool_call_id: str
+    value: NotRequired[Any]
+    """the tool's own result as it came"""
 
 
 class ToolEndAttachments(TypedDict):
@@ -1695,6 +1788,10 @@ class Calls:
     ) -> Branch: ...
     @overload
     def call(
+        self, type: Literal["call_tool"], /, **payload: Unpack[CallToolParams]
+    ) -> ToolCalled: ...
+    @overload
+    def call(
         self, type: Literal["compact_session"], /, **payload: Unpack[CompactSessionParams]
     ) -> Compaction: ...
     @overload
@@ -1785,6 +1882,10 @@ class Calls:
     def call(
         self, type: Literal["set_active_tools"], /, **payload: Unpack[SetActiveToolsParams]
     ) -> ToolsAccepted: ...
+    @overload
+    def call(
+        self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]
+    ) -> AgentOptionAccepted: ...
     @overload
     def call(
         self, type: Literal["set_approval_mode"], /, **payload: Unpack[SetApprovalModeParams]
@@ -1851,6 +1952,10 @@ class AsyncCalls:
     ) -> Branch: ...
     @overload
     async def call(
+        self, type: Literal["call_tool"], /, **payload: Unpack[CallToolParams]
+    ) -> ToolCalled: ...
+    @overload
+    async def call(
         self, type: Literal["compact_session"], /, **payload: Unpack[CompactSessionParams]
     ) -> Compaction: ...
     @overload
@@ -1941,6 +2046,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["set_active_tools"], /, **payload: Unpack[SetActiveToolsParams]
     ) -> ToolsAccepted: ...
+    @overload
+    async def call(
+        self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]
+    ) -> AgentOptionAccepted: ...
     @overload
     async def call(
         self, type: Literal["set_approval_mode"], /, **payload: Unpack[SetApprovalModeParams]
