@@ -221,7 +221,7 @@ func (t *turn) left() *leftTurn {
 		}
 	}
 	for e, ok := t.in.pop(); ok; e, ok = t.in.pop() {
-		if e.kind == wanted { // whoever waits for it loses this daemon
+		if e.kind == wanted { // its caller loses this daemon
 			continue
 		}
 		left := leftEvent{
