@@ -34,6 +34,10 @@ func (h *hosting) restart() (lines []string) {
 			break
 		}
 	}
+	// Who connects from here on waits for the next one.
+	if _, err := client.Call(ctx, h.dial(), protocol.Ping, protocol.PingParams{}); err != nil {
+		h.t.Fatal(err)
+	}
 	h.follow()
 	return lines
 }

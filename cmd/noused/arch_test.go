@@ -225,7 +225,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/toolserver", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/agent", ours: []string{
-		"internal/acp", "internal/format", "internal/model", "internal/policy", "internal/proc",
+		"internal/acp", "internal/budget", "internal/format", "internal/model", "internal/policy", "internal/proc",
 	}},
 	{pattern: "internal/agent/agenttest"},
 	{pattern: "internal/agent/scripted", ours: []string{"internal/agent/agenttest"}},

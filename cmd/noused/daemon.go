@@ -431,11 +431,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	add(func() error {
 		err := d.hub.Run(stopping)
-		if d.leaving.leavesAgents() {
-			d.hub.Leave(d.cfg.DrainTimeout)
-		} else {
-			d.hub.Drain(d.cfg.DrainTimeout)
-		}
+		d.drain()
 		d.events.Close()
 		d.fleet.Close()
 		d.notifier.Close()

@@ -85,6 +85,15 @@ func (d *Daemon) takeOver() {
 	d.tools.EndUnclaimed(h.Processes.Children)
 }
 
+// drain leads the runs to a boundary, or leaves them to the next program.
+func (d *Daemon) drain() {
+	if d.leaving.leavesAgents() {
+		d.hub.Leave(d.cfg.DrainTimeout)
+	} else {
+		d.hub.Drain(d.cfg.DrainTimeout)
+	}
+}
+
 // leaveAgents keeps what of the agents can be left to the next program.
 func (d *Daemon) leaveAgents() {
 	if d.leaving.leavesAgents() {

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"noused/internal/acp"
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/proc"
@@ -85,9 +86,19 @@ type Process interface {
 	Keep(ctx context.Context) (proc.Kept, error)
 }
 
+const (
+	// maxWords is what all agents together have said and nobody has taken in, in bytes, beside
+	// the first 64 KiB of each.
+	maxWords = 8 << 20
+	// maxAllOpen is what is kept of the calls of all agents that are under way, in the same way.
+	maxAllOpen = 32 << 20
+)
+
 // Agents are the agents of the configuration.
 type Agents struct {
-	set atomic.Pointer[Options]
+	set   atomic.Pointer[Options]
+	words *budget.Budget // of all inboxes
+	calls *budget.Pool   // that are under way
 
 	mu     sync.Mutex
 	left   []Left             // for the next program
@@ -96,7 +107,7 @@ type Agents struct {
 
 // New returns them. It starts nothing.
 func New(o Options) *Agents {
-	a := &Agents{}
+	a := &Agents{words: budget.New(maxWords), calls: budget.NewPool(maxAllOpen)}
 	a.set.Store(&o)
 	return a
 }
@@ -180,7 +191,8 @@ func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
-		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), serves: map[string]*serving{},
+		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), calls: a.calls.Begin(),
+		serves: map[string]*serving{},
 	}
 	a.adopt(s)
 	return s

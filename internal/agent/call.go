@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/acp"
+	"noused/internal/budget"
 	"noused/internal/format"
 	"noused/internal/model"
 )
@@ -67,8 +68,8 @@ func (c *call) tell(newID func(string) string) *model.ToolCall {
 	return &model.ToolCall{ID: c.id, Name: c.name, Arguments: []byte(c.input)}
 }
 
-// merge takes in what an event says of a call.
-func (t *turn) merge(e event) (*call, error) {
+// merge takes in what an event says of a call, once there is room for it.
+func (t *turn) merge(ctx context.Context, e event) (*call, error) {
 	said := e.call
 	c := t.calls[said.ID]
 	if c == nil {
@@ -116,7 +117,12 @@ func (t *turn) merge(e event) (*call, error) {
 	if t.held > maxOpen {
 		return nil, fmt.Errorf("%s has more than %d MiB of calls under way", t.s.name, maxOpen>>20)
 	}
-	return c, nil
+	err := t.s.calls.Grow(ctx, t.held-t.s.calls.Size())
+	if errors.Is(err, budget.ErrTaken) {
+		err = fmt.Errorf("%s has %d KiB of calls under way, and those of other sessions have the memory for more: prompt "+
+			"again when they have ended", t.s.name, t.held>>10)
+	}
+	return c, err
 }
 
 // keep counts what replaces something of a call.
@@ -137,6 +143,7 @@ func (t *turn) end(c *call) {
 	for i := range c.size {
 		t.keep(&c.size[i], 0)
 	}
+	_ = t.s.calls.Grow(context.Background(), min(0, t.held-t.s.calls.Size())) // gives back
 	c.over, c.input, c.output, c.content, c.places, c.raw = true, nil, nil, nil, nil, nil
 	for i, other := range t.order {
 		if other == c {
@@ -250,7 +257,7 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 		}
 		switch {
 		case e.kind == called && t.calls[e.call.ID] == c:
-			_, _ = t.merge(e)
+			_, _ = t.merge(ctx, e)
 		case e.kind == wanted && c.is(&e.serving.call):
 			t.end(c)
 			return model.ToolResult{}, &e.serving.call

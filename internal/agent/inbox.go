@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"noused/internal/acp"
+	"noused/internal/budget"
 	"noused/internal/model"
 )
 
@@ -56,14 +57,20 @@ type inbox struct {
 	mu    sync.Mutex
 	list  []event
 	bytes int
+	held  int // of them, what the budget counts
+	words *budget.Budget
 	shut  bool
 	wide  bool          // there is always room
 	more  chan struct{} // cap 1
 	room  chan struct{} // cap 1
 }
 
-func newInbox() *inbox {
-	return &inbox{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+// freeWords of each inbox, in bytes, are not counted in the daemon's budget: what is short never
+// waits for others.
+const freeWords = 64 << 10
+
+func newInbox(words *budget.Budget) *inbox {
+	return &inbox{words: words, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 func signal(to chan struct{}) {
@@ -87,14 +94,26 @@ func (b *inbox) put(ctx context.Context, e event) {
 func (b *inbox) fits(e event) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	may := !b.wide && b.bytes > 0 && e.kind != ended && e.kind != gone
 	switch {
 	case b.shut:
-	case !b.wide && b.bytes > 0 && b.bytes+e.size() > maxQueued && e.kind != ended && e.kind != gone:
+	case may && b.bytes+e.size() > maxQueued, !b.count(b.bytes+e.size()) && may:
 		return false
 	default:
 		b.list, b.bytes = append(b.list, e), b.bytes+e.size()
 		signal(b.more)
 	}
+	return true
+}
+
+// count has the budget count so many bytes in the inbox, and reports whether it has room for them.
+func (b *inbox) count(bytes int) bool {
+	want := max(0, bytes-freeWords) - b.held
+	if want > 0 && !b.words.Take(want) {
+		return false
+	}
+	b.words.Give(max(0, -want))
+	b.held += want
 	return true
 }
 
@@ -106,6 +125,7 @@ func (b *inbox) unget(events ...event) {
 	for _, e := range events {
 		b.bytes += e.size()
 	}
+	b.count(b.bytes)
 	signal(b.more)
 }
 
@@ -148,6 +168,9 @@ func (b *inbox) pop() (event, bool) {
 	e := b.list[0]
 	b.list[0] = event{}
 	b.list, b.bytes = b.list[1:], b.bytes-e.size()
+	if max(0, b.bytes-freeWords) < b.held {
+		b.count(b.bytes)
+	}
 	signal(b.room)
 	return e, true
 }
@@ -165,5 +188,6 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.list, b.bytes, b.shut = nil, 0, true
+	b.count(0)
 	signal(b.room)
 }

@@ -66,7 +66,8 @@ type leftTurn struct {
 	Asked   []jsontext.Value `json:"asked"` // ids of the agent's requests
 	Events  []leftEvent      `json:"events"`
 	Calls   []leftCall       `json:"calls"`
-	Over    []string         `json:"over"` // the agent's ids of calls that are over
+	Over    []string         `json:"over"`   // the agent's ids of calls that are over
+	Served  []string         `json:"served"` // our tools that were called, and that the agent has not told yet
 }
 
 type leftEvent struct {
@@ -96,6 +97,7 @@ type leftCall struct {
 	Places  []acp.Location         `json:"places"`
 	Ask     jsontext.Value         `json:"ask,omitzero"`
 	Options []acp.PermissionOption `json:"options"`
+	Allowed bool                   `json:"allowed"`
 	Told    bool                   `json:"told"`
 	Placed  bool                   `json:"placed"`
 	Shown   int                    `json:"shown"`
@@ -208,6 +210,7 @@ func (s *Session) leftState(p *process, conn acp.Left) leftState {
 func (t *turn) left() *leftTurn {
 	out := &leftTurn{
 		Run: t.run, Number: t.number, Texts: t.texts, Cut: t.cut, Took: t.took, Spoke: t.spoke, Message: t.message,
+		Served: t.served,
 	}
 	if t.question.Waits() {
 		out.Prompt = t.question.ID
@@ -218,6 +221,9 @@ func (t *turn) left() *leftTurn {
 		}
 	}
 	for e, ok := t.in.pop(); ok; e, ok = t.in.pop() {
+		if e.kind == wanted { // its caller loses this daemon
+			continue
+		}
 		left := leftEvent{
 			Kind: e.kind, Line: e.line, ID: e.id, Text: e.text, Call: e.call, Tool: e.tool, Options: e.options, Ask: idOf(e.ask),
 			Usage: e.usage, Answer: e.answer,
@@ -235,7 +241,7 @@ func (t *turn) left() *leftTurn {
 	for _, c := range t.order {
 		left := leftCall{
 			ID: c.id, Name: c.name, Kind: c.kind, Status: c.status, Input: c.input, Output: c.output, Raw: c.raw,
-			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Told: c.told, Placed: c.placed,
+			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Allowed: c.allowed, Told: c.told, Placed: c.placed,
 			Shown: c.said, Size: c.size,
 		}
 		for id, other := range t.calls {
@@ -373,7 +379,7 @@ func (a *Agents) adopt(s *Session) {
 // turn is the turn that was left.
 func (l *leftTurn) turn(s *Session, p *process) *turn {
 	t := newTurn(s, p, l.Run, l.Number, l.Texts)
-	t.took, t.spoke, t.message = l.Took, l.Spoke, l.Message
+	t.took, t.spoke, t.message, t.served = l.Took, l.Spoke, l.Message, l.Served
 	asked := map[string]*acp.Request{}
 	for _, id := range l.Asked {
 		r := p.conn.Unanswered(id)
@@ -386,7 +392,7 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 	for _, c := range l.Calls {
 		made := &call{
 			id: c.ID, name: c.Name, kind: c.Kind, status: c.Status, input: c.Input, output: c.Output, raw: c.Raw,
-			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, told: c.Told,
+			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, allowed: c.Allowed, told: c.Told,
 			placed: c.Placed, said: c.Shown, size: c.Size,
 		}
 		t.calls[c.Of] = made
@@ -395,6 +401,9 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 			t.held += n
 		}
 	}
+	full, cancel := context.WithCancel(context.Background())
+	cancel() // where there is no room it is not waited for
+	_ = s.calls.Grow(full, t.held)
 	var events []event
 	for _, e := range l.Events {
 		made := event{

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -71,7 +72,11 @@ func (a *teller) Write(_ context.Context, line []byte) error {
 func (a *teller) Stop()             { _ = a.in.Close() }
 func (a *teller) Kill()             { a.Stop() }
 func (a *teller) Stderr(int) string { return "" }
-func (a *teller) Wait() proc.Exit   { <-a.over; return proc.Exit{} }
+func (a *teller) Pause()            {}
+func (a *teller) Keep(context.Context) (proc.Kept, error) {
+	return proc.Kept{}, errors.New("it is not kept")
+}
+func (a *teller) Wait() proc.Exit { <-a.over; return proc.Exit{} }
 
 // What an agent tells again it has, whatever the daemon's journal has lost of that: it is
 // not sent again. A text that was said before in the same words is another one.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"noused/internal/acp"
+	"noused/internal/budget"
 	"noused/internal/format"
 	"noused/internal/model"
 )
@@ -30,6 +31,7 @@ type Session struct {
 	cancel            context.CancelFunc
 	turnstile         chan struct{} // holds one while Stream or Call is at work
 	paused            chan struct{} // closed by Pause
+	calls             *budget.Part  // what is kept of calls; of who has entered
 
 	mu      sync.Mutex
 	process *process
@@ -65,7 +67,24 @@ func (s *Session) enter(ctx context.Context) error {
 	}
 }
 
-func (s *Session) leave() { <-s.turnstile }
+func (s *Session) leave() {
+	<-s.turnstile
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		s.giveBack()
+	}
+}
+
+// giveBack gives the memory for calls back, unless somebody has entered, who does it then.
+func (s *Session) giveBack() {
+	select {
+	case s.turnstile <- struct{}{}: // for good
+		s.calls.End()
+	default:
+	}
+}
 
 // Stream streams the next message of a turn. Its end is that of the message.
 func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
@@ -117,6 +136,7 @@ func (s *Session) mayStartAgain(died *endedError) error {
 	n, sent := s.deaths, s.turn
 	if t := s.turn; t != nil && t.process.ctx.Err() != nil {
 		s.turn = nil
+		t.in.close()
 	}
 	closed := s.closed
 	s.mu.Unlock()
@@ -207,6 +227,7 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 	error,
 ) {
 	t := newTurn(s, p, to.RunID, to.Turn, to.Texts)
+	s.calls.End()      // those of a turn that was cut
 	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
 		t.took = true
 		s.tell(ctx, model.AgentNews{Prompted: *prompt[0].Text})
@@ -495,6 +516,7 @@ func (s *Session) Close() {
 		s.turn.in.close()
 	}
 	s.mu.Unlock()
+	s.giveBack()
 	switch {
 	case p == nil:
 	case unread: // and nobody waits for its end

@@ -37,7 +37,7 @@ type turn struct {
 
 func newTurn(s *Session, p *process, run string, number, texts int) *turn {
 	return &turn{
-		s: s, process: p, run: run, number: number, texts: texts, in: newInbox(), over: make(chan struct{}),
+		s: s, process: p, run: run, number: number, texts: texts, in: newInbox(s.agents.words), over: make(chan struct{}),
 		calls: map[string]*call{},
 	}
 }
@@ -142,7 +142,7 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			}
 			return nil
 		case called, asked:
-			c, err := t.merge(e)
+			c, err := t.merge(ctx, e)
 			if err != nil {
 				return err
 			}
@@ -182,7 +182,7 @@ func (t *turn) settle(ctx context.Context, c *call) error {
 			t.in.unget(e)
 			return nil
 		}
-		if _, err := t.merge(e); err != nil {
+		if _, err := t.merge(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -199,6 +199,8 @@ func deltaOf(e event) model.Delta {
 // finish ends a turn that the agent has answered.
 func (s *Session) finish(t *turn, e event, yield func(model.Delta, error) bool) error {
 	s.gotOn()
+	t.in.close()
+	s.calls.End()
 	s.mu.Lock()
 	if s.turn == t {
 		s.turn = nil

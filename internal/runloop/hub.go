@@ -114,9 +114,10 @@ type Hub struct {
 	choosing  sync.Mutex    // held while the active session changes
 	searching chan struct{} // holds one while all files are read: for a search, or a usage
 	resuming  sync.WaitGroup
-	resumes   chan struct{} // holds one for each session that is opened to go on
-	takenUp   chan struct{} // closed once the runs of a former daemon go on
-	asking    sessionQueue  // of texts that orchestrators are asked about
+	resumes   chan struct{}  // holds one for each session that is opened to go on
+	takenUp   chan struct{}  // closed once the runs of a former daemon go on
+	leaving   sync.WaitGroup // hosted sessions that are being closed
+	asking    sessionQueue   // of texts that orchestrators are asked about
 
 	mu    sync.Mutex
 	state lifecycle
@@ -237,6 +238,12 @@ func (h *Hub) closeAll() {
 			h.env.Fault(l.id, fmt.Errorf("the session was not closed within %v: its disk hangs, or a tool does", closeTime))
 		}
 	}
+	gone := make(chan struct{})
+	go func() { // ends with the agents
+		h.leaving.Wait()
+		close(gone)
+	}()
+	_ = waited(ctx, gone)
 }
 
 // rest waits until every session may be closed, for at most that long.
@@ -401,8 +408,15 @@ func (h *Hub) evict(before time.Time) {
 		close(l.stop)
 	}
 	for _, l := range leaving {
-		<-l.done // an idle loop ends at once
-		h.update(func(s *lifecycle) { s.release(l.id) })
+		gone := func() {
+			<-l.done
+			h.update(func(s *lifecycle) { s.release(l.id) })
+		}
+		if l.agent == nil { // it ends at once
+			gone()
+		} else { // when the agent has; others need not wait for that
+			h.leaving.Go(gone)
+		}
 	}
 }
 

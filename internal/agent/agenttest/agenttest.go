@@ -346,18 +346,6 @@ func (a *agent) step(s *session, name, rest string) {
 	switch name {
 	case "say":
 		a.say(s, "agent_message_chunk", rest)
-	case "stamp": // so many times, what time it is in nanoseconds
-		n, _ := strconv.Atoi(rest)
-		for range n {
-			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
-			time.Sleep(2 * time.Millisecond)
-		}
-	case "count": // to a number
-		n, _ := strconv.Atoi(rest)
-		for i := 0; i < n && !a.cancelled(s); i++ {
-			a.say(s, "agent_message_chunk", fmt.Sprintf("%d,", i))
-			time.Sleep(time.Millisecond)
-		}
 	case "think":
 		a.say(s, "agent_thought_chunk", rest)
 	case "message": // with an id of its own
@@ -450,6 +438,18 @@ func (a *agent) trouble(s *session, name, rest string) {
 			_ = os.WriteFile(filepath.Join(a.dir, rest), nil, 0o600)
 			fmt.Fprintln(os.Stderr, "once")
 			os.Exit(7)
+		}
+	case "stamp": // so many times, what time it is in nanoseconds
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
+			time.Sleep(2 * time.Millisecond)
+		}
+	case "count": // to a number
+		n, _ := strconv.Atoi(rest)
+		for i := 0; i < n && !a.cancelled(s); i++ {
+			a.say(s, "agent_message_chunk", fmt.Sprintf("%d,", i))
+			time.Sleep(time.Millisecond)
 		}
 	case "touch": // its temporary folder
 		if f, err := os.CreateTemp("", "touch"); err == nil {
