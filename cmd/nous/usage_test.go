@@ -156,7 +156,7 @@ var wrongLines = []struct{ line, want string }{
 	{"mcp trust --yes", `mcp trust has no flag --yes`},
 	{"trust --yes", `trust has no flag --yes`},
 	{"models extra", `models takes no arguments, and got "extra"`},
-	{"setup one two", `setup takes 1 argument, and got "two" besides: it wants PROVIDER, or nothing`},
+	{"setup one two", `setup takes 1 argument, and got "two" besides: it wants PROVIDER, AGENT, URL, or nothing`},
 	{"model one two", `model takes 1 argument, and got "two" besides: it wants PROVIDER/NAME, or nothing`},
 	{"login", `login wants PROVIDER`},
 	{"logout", `logout wants PROVIDER`},

@@ -35,7 +35,8 @@ func (d *Daemon) unused() {
 	}
 }
 
-// reload reads the rules, the tool descriptors, the keys and what chooses models again.
+// reload reads the rules, the tool descriptors, the keys, what chooses models, and the
+// agents again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
 	d.reloading.Lock() // a signal and any client may ask for it
 	defer d.reloading.Unlock()
@@ -72,7 +73,7 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 // modelsPatience is how long sessions that are busy are waited for when models change.
 const modelsPatience = 2 * time.Second
 
-// reloadModels reads the keys again, and who answers. After an error in the configuration
+// reloadModels reads the keys again, and which models and agents answer. After an error in the configuration
 // all stays as it was.
 func (d *Daemon) reloadModels() (problems []error) {
 	cfg, err := d.read()
@@ -82,6 +83,7 @@ func (d *Daemon) reloadModels() (problems []error) {
 	was := d.models.Own()
 	d.models.replaceBy(cfg)
 	d.takeHooks(cfg.Hooks)
+	d.agents.Replace(cfg.Agents, cfg.DefaultAgent)
 	if is := d.models.Own(); is != was {
 		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " +
 			modelText(is.Provider, is.Name)})

@@ -71,6 +71,14 @@ func New(o Options) *Agents {
 	return a
 }
 
+// Replace has other agents known, and another default; the agents of sessions that run go on
+// as they were started. It is not called twice at once.
+func (a *Agents) Replace(specs []Spec, byDefault string) {
+	o := *a.o()
+	o.Specs, o.Default = specs, byDefault
+	a.set.Store(&o)
+}
+
 func (a *Agents) o() *Options { return a.set.Load() }
 
 // Default is the agent of sessions that name none, "" for the daemon's own loop.
