@@ -17,7 +17,7 @@ import (
 var wrongLines = []struct{ line, want string }{
 	{"promt", `unknown command "promt", did you mean prompt?`},
 	{"--nonsense", `nous has no flag --nonsense; it has --`},
-	{"--json=perhaps", `--json perhaps: want true or false`},
+	{"--json=perhaps", `--json perhaps: want true, false or, with prompt, result`},
 	{"--session", `--session wants a value: id`},
 	{"--=x", `--=x is no flag: want --NAME or --NAME=VALUE`},
 	{"help nope", `unknown command "nope"`},
@@ -156,6 +156,8 @@ var wrongLines = []struct{ line, want string }{
 	{"mcp trust --yes", `mcp trust has no flag --yes`},
 	{"trust --yes", `trust has no flag --yes`},
 	{"models extra", `models takes no arguments, and got "extra"`},
+	{"wait --timeout soon", `--timeout soon: want a time like 90s or 10m`},
+	{"wait --timeout 0s", `--timeout 0s: want more than nothing`},
 	{"setup one two", `setup takes 1 argument, and got "two" besides: it wants PROVIDER, AGENT, URL, or nothing`},
 	{"model one two", `model takes 1 argument, and got "two" besides: it wants PROVIDER/NAME, or nothing`},
 	{"login", `login wants PROVIDER`},

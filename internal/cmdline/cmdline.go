@@ -150,6 +150,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 
 // valueOf says what a flag's value is.
 func valueOf(flag *pflag.Flag) string {
+	if own, ok := flag.Value.(interface{ Values() string }); ok {
+		return own.Values()
+	}
 	name, _ := pflag.UnquoteUsage(flag)
 	switch flag.Value.Type() {
 	case "bool":

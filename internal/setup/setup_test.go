@@ -121,11 +121,11 @@ func TestSaveModelFollowsALink(t *testing.T) {
 // The agent of new sessions stands above the first section, and nothing else changes.
 func TestChooseAgent(t *testing.T) {
 	for name, c := range map[string]struct{ text, agent, want string }{
-		"nothing":     {"", "codex", "default_agent = \"codex\"\n"},
+		"nothing": {"", "codex", "default_agent = \"codex\"\n"},
 		"no sections": {
 			"# mine\nlog_level = \"debug\"\n", "codex", "# mine\nlog_level = \"debug\"\ndefault_agent = \"codex\"\n",
 		},
-		"sections":    {"[model]\nname = \"m\"\n", "codex", "default_agent = \"codex\"\n\n[model]\nname = \"m\"\n"},
+		"sections": {"[model]\nname = \"m\"\n", "codex", "default_agent = \"codex\"\n\n[model]\nname = \"m\"\n"},
 		"another": {
 			"default_agent = 'goose' # at work\n[model]\nname = \"m\"\n", "codex",
 			"default_agent = \"codex\" # at work\n[model]\nname = \"m\"\n",
