@@ -35,8 +35,8 @@ func (d *Daemon) unused() {
 	}
 }
 
-// reload reads the rules, the tool descriptors, the keys, what chooses models, and the
-// agents again.
+// reload reads the rules, the tool descriptors, the keys, what chooses models and the agents
+// again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
 	d.reloading.Lock() // a signal and any client may ask for it
 	defer d.reloading.Unlock()

@@ -71,8 +71,7 @@ func New(o Options) *Agents {
 	return a
 }
 
-// Replace has other agents known, and another default; the agents of sessions that run go on
-// as they were started. It is not called twice at once.
+// Replace has other agents known, and another default, from here on. What runs goes on.
 func (a *Agents) Replace(specs []Spec, byDefault string) {
 	o := *a.o()
 	o.Specs, o.Default = specs, byDefault
