@@ -420,7 +420,8 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 			names = append(names, m.Name)
 		}
 	}
-	slices.Reverse(names) // they are sorted: of one kind the newest comes first
+	slices.Sort(names)
+	slices.Reverse(names) // of one kind the newest comes first
 	first := catalogue.Default(provider)
 	if first != "" && len(names) > 0 && !slices.Contains(names, first) {
 		first = names[0]

@@ -168,3 +168,26 @@ func TestSetupOfAServerInAScript(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// An agent that only this shell finds is told from one that is missing.
+func TestSetupOfAnAgentThatTheDaemonDoesNotFind(t *testing.T) {
+	testenv.Long(t)
+	d := daemontest.Start(t, program(t, "noused"), "")
+	bin := filepath.Join(d.Dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "codex-acp"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/usr/bin:/bin": "it is not in the daemon's PATH; install it with: npm install -g ",
+		bin + ":/bin":   "is in the PATH of this shell, and not in the daemon's: nous stop, then nous setup codex starts",
+	} {
+		cmd := exec.Command(program(t, "nous"), "setup", "codex")
+		cmd.Dir, cmd.Env = d.Dir, d.Env("PATH="+path)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("PATH=%s: got %v\n%s", path, err, out)
+		}
+	}
+}

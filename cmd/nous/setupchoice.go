@@ -140,6 +140,8 @@ func (s *setupRun) choices() (words, about []string) {
 	for _, agent := range s.agents {
 		if agent.Found {
 			add(agentWord(agent.Name), "an agent on this machine, with its own login")
+		} else if notInPath(agent) != "" {
+			add(agentWord(agent.Name), "an agent on this machine; the daemon's PATH does not have it")
 		} else if _, err := exec.LookPath(agent.Name); err == nil {
 			add(agentWord(agent.Name), "an agent on this machine; it needs "+plain.Cell(agent.Command[0]))
 		}
@@ -216,7 +218,7 @@ func (s *setupRun) saveAgent(name string) error {
 		return protocol.AgentInfo{Problem: fmt.Sprintf("there is no agent %q any more", name)}
 	}
 	if agent := find(); !agent.Found {
-		return errors.New(agent.Problem)
+		return errors.New(cmp.Or(notInPath(agent), agent.Problem))
 	}
 	if err := setup.SaveAgent(s.dir, name); err != nil {
 		return err
@@ -233,6 +235,21 @@ func (s *setupRun) saveAgent(name string) error {
 		s.Notef("it uses its own login; without one: %s", plain.Cell(agent.SignIn))
 	}
 	return nil
+}
+
+// notInPath says what to do about an agent that is in the PATH of this shell alone, "" for any
+// other.
+func notInPath(agent protocol.AgentInfo) string {
+	if len(agent.Command) == 0 {
+		return ""
+	}
+	path, err := exec.LookPath(agent.Command[0])
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is in the PATH of this shell, and not in the daemon's: nous stop, then nous setup %s starts "+
+		"one that has it; where systemd starts the daemon, systemctl --user import-environment PATH goes first",
+		plain.Cell(path), agent.Name)
 }
 
 // maxAddresses is how often a person is asked for the URL of a server that answers.
