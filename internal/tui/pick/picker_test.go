@@ -475,7 +475,8 @@ func BenchmarkPicker10000(b *testing.B) {
 // All of why a host is away stands on the screen when the cursor is on it, beside the list,
 // below it, and where there is no room for a preview.
 func TestPickerShowsAllOfANote(t *testing.T) {
-	why := "ssh: connect to host box port 22: " + strings.Repeat("No route to host, it says again. ", 5) + "Check its power."
+	why := "ssh: connect to host box port 22: " + strings.Repeat("No route to host, it says again. ", 5) +
+		"Check its power."
 	for _, size := range [][2]int{{120, 20}, {60, 30}, {60, 14}} {
 		p := New("Sessions", []Item{
 			{ID: "ses-1", Title: "Mend it"},
