@@ -22,13 +22,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"noused/internal/acp"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/proc"
@@ -41,27 +44,54 @@ type Spec struct {
 	Env      map[string]string // beside what every tool gets
 	Sandbox  bool              // it runs in the sandbox of tools
 	Writable []string          // absolute paths that it may write to then
+	NoTools  bool              // it is given no MCP servers, ours neither
 	Stop     bool              // a run that a crash has cut is not to go on
 	Idle     time.Duration     // a silence in a turn that ends the agent; 0: none does
 	Install  string            // the line that installs it, "" where that is not known
 	SignIn   string            // the line that signs in
 }
 
-// Options are what Agents need of the daemon. All are required but Default.
+// Options are what Agents need of the daemon. All are required but Default and Servers.
 type Options struct {
 	Specs   []Spec // one for each name
 	Default string // the agent of sessions that name none; "": the daemon's own loop
 	Version string // of the daemon
 	// Start starts an agent's program in a session's folder.
-	Start func(ctx context.Context, s Spec, c proc.Command) (*proc.Process, error)
+	Start func(ctx context.Context, s Spec, c proc.Command) (Process, error)
+	// Servers are the MCP servers that an agent is given for a session, as the protocol has
+	// them, and the names of those that are the user's own. http: it speaks to those that
+	// have an address. Nil: there are none.
+	Servers func(sessionID, workdir string, http bool) (entries []acp.ServerEntry, own []string)
 	// Rules are those of now.
 	Rules func() *policy.Set
 	NewID func(prefix string) string
 }
 
+// Process is an agent's program, as a [proc.Process] is one.
+type Process interface {
+	io.Reader // its standard output
+	// Write writes to its standard input, and blocks until that is taken, or ctx ends.
+	Write(ctx context.Context, data []byte) error
+	// Stop has it end, and Kill ends it at once. Neither blocks.
+	Stop()
+	Kill()
+	// Wait waits until nothing is left of it.
+	Wait() proc.Exit
+	// Stderr is the end of what it has said there, of at most so many bytes.
+	Stderr(limit int) string
+	// Pause ends the reading for good, for the next program, and Keep has that take it over, as
+	// [proc.Process] says.
+	Pause()
+	Keep(ctx context.Context) (proc.Kept, error)
+}
+
 // Agents are the agents of the configuration.
 type Agents struct {
 	set atomic.Pointer[Options]
+
+	mu     sync.Mutex
+	left   []Left             // for the next program
+	orphan map[string]*orphan // by session: what a former program has left and nobody has opened
 }
 
 // New returns them. It starts nothing.
@@ -148,10 +178,12 @@ func (s Spec) Path() (string, error) {
 // Open returns the agent of a session.
 func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Session{
+	s := &Session{
 		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
-		turnstile: make(chan struct{}, 1),
+		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), serves: map[string]*serving{},
 	}
+	a.adopt(s)
+	return s
 }
 
 // failedf is an error that ends a run as the agent's failure.

@@ -397,9 +397,9 @@ func (w *world) random(pick func(n int) int) {
 	case 12:
 		w.step(compactIn{w.client("compact"), ""})
 	case 13:
-		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "x", Patch: []byte(`{"a":{"b":1,"c":null}}`)}})
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "x", Patch: []byte(`{"a":{"b":1,"c":null}}`)}, ""})
 	case 14:
-		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "bad", Warning: "invalid_tool_event"}})
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "bad", Warning: "invalid_tool_event"}, ""})
 	case 15, 16:
 		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
 	case 17:
@@ -685,6 +685,26 @@ func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 	}
 }
 
+// A daemon that is killed while it writes that a hosted run is aborted leaves calls without a
+// result: the next one tells none of them, as nothing of the run happens after its abort.
+func TestAnAbortOfAHostedRunThatWasTorn(t *testing.T) {
+	w := newWorld(t)
+	w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1", Agent: "codex"}}}
+	w.boot()
+	w.prompt("go")
+	one, two := toolCall("t.x"), toolCall("t.x")
+	one.ToolCall.ID, two.ToolCall.ID = "call-1", "call-2"
+	w.say(one, two, model.Delta{Stop: model.StopToolCalls, More: true})
+	heard := len(w.events)
+	w.step(abortIn{})
+	torn := slices.IndexFunc(w.records, func(r session.Record) bool { _, ok := r.Fact.(session.AbortRequested); return ok })
+	w.records, w.events, w.checker = w.records[:torn+1], w.events[:heard], nil // nobody has heard of it
+	w.boot()
+	w.events = w.events[heard:]
+	w.expect("status run_resumed", "tool_execution_update", "tool_execution_end ok=false skipped=false", "turn_end aborted",
+		"agent_end aborted")
+}
+
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
@@ -911,8 +931,8 @@ func TestHostileJSONIsKeptReadable(t *testing.T) {
 	}
 	w.say(model.Delta{Text: "\xff", Stop: model.StopToolCalls})
 	for _, patch := range []string{"{oops", deep, `{"a":` + deep + `}`, `{"a":1,"a":2}`} {
-		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Delta: "\xff", Update: []byte(patch), Patch: []byte(patch)}})
-		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Asset: &model.Asset{ID: "\xff", Metadata: []byte(patch)}}})
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Delta: "\xff", Update: []byte(patch), Patch: []byte(patch)}, ""})
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Asset: &model.Asset{ID: "\xff", Metadata: []byte(patch)}}, ""})
 	}
 	w.finish()
 	for _, ev := range w.events {
@@ -953,7 +973,7 @@ func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 		}}
 	}
 	for name, say := range map[string]func(*world, model.ToolUpdate){
-		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u}) },
+		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u, ""}) },
 		"outside one": func(w *world, u model.ToolUpdate) { w.step(sideUpdateIn{update: u}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1059,7 +1079,7 @@ func TestAToolThatSaysNothingIsShown(t *testing.T) {
 			w.prompt("go")
 			w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 			for _, u := range c.updates {
-				w.step(toolUpdateIn{w.work.gen, u})
+				w.step(toolUpdateIn{w.work.gen, u, ""})
 			}
 			w.step(toolDoneIn{w.work.gen, c.result})
 			var got []string
