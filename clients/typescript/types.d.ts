@@ -76,6 +76,8 @@ export interface AgentStart {
 export interface AgentsAgents {
   /** the program and its arguments */
   command: Array<string>;
+  /** sessions that name no agent are made for it */
+  default?: boolean;
   /** the program is there */
   found: boolean;
   /** the line that installs it */

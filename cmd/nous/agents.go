@@ -52,8 +52,12 @@ func (a *app) agentRow(ctx context.Context, agent protocol.AgentInfo) []string {
 	if agent.Found && agent.SignIn != "" {
 		about += "; sign in: " + agent.SignIn
 	}
+	name := agent.Name
+	if agent.Default {
+		name += " (default)"
+	}
 	return []string{
-		agent.Name, plain.YesNo(agent.Found), version, plain.YesNo(agent.Sandboxed), plain.OneLine(about, plain.LineWidth),
+		name, plain.YesNo(agent.Found), version, plain.YesNo(agent.Sandboxed), plain.OneLine(about, plain.LineWidth),
 	}
 }
 

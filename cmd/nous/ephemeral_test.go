@@ -19,6 +19,13 @@ import (
 // ephemeral is a nous with a private daemon, in the middle of a run.
 func ephemeral(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon int) {
 	t.Helper()
+	cmd, daemon, _ = ephemeralHeard(t, dir, env)
+	return cmd, daemon
+}
+
+// ephemeralHeard is ephemeral, with what nous says on standard error from then on.
+func ephemeralHeard(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon int, heard <-chan string) {
+	t.Helper()
 	cmd = exec.Command(program(t, "nous"), "prompt", "--ephemeral", "--approvals", "allow", "-")
 	cmd.Dir, cmd.Env = dir, env
 	cmd.Stdin = strings.NewReader(`!bash {"command":"echo $PPID; exec sleep 1000"}`)
@@ -39,7 +46,11 @@ func ephemeral(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon in
 			break
 		}
 	}
-	go io.Copy(io.Discard, said) // ends with nous
+	rest := make(chan string, 1)
+	go func() { // ends with nous
+		text, _ := io.ReadAll(said)
+		rest <- string(text)
+	}()
 	children, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/task/" + strconv.Itoa(cmd.Process.Pid) +
 		"/children")
 	if err != nil {
@@ -53,7 +64,7 @@ func ephemeral(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon in
 	if daemon, err = strconv.Atoi(first); err != nil {
 		t.Fatalf("nous has no daemon: %q", children)
 	}
-	return cmd, daemon
+	return cmd, daemon, rest
 }
 
 // taskChildren are those of each thread: the daemon is one's.
@@ -96,6 +107,22 @@ func TestAPrivateDaemonEndsWithNous(t *testing.T) {
 				t.Errorf("left in TMPDIR: %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// Nobody starts a private daemon again that was killed: nous says so and does not try.
+func TestAKilledPrivateDaemonIsTold(t *testing.T) {
+	dir, env := place(t)
+	cmd, daemon, heard := ephemeralHeard(t, dir, env)
+	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said := <-heard
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != exitNoDaemon ||
+		!strings.Contains(said, "the private noused has ended before the run did: signal: killed") ||
+		strings.Contains(said, "trying again") {
+		t.Errorf("got status %d:\n%s", status, said)
 	}
 }
 

@@ -46,7 +46,8 @@ var exitTable = []struct {
 	{exitUsage, "the command line is wrong, or a file that it names"},
 	{exitNoDaemon, "no daemon answers (within half a minute), or it went away and did not come back in time"},
 	{exitNoModel, "no model is chosen, or its key is missing or refused: nous setup"},
-	{exitSpent, "--max-cost, --max-turns or --timeout, or a limit of config.toml, ended the run"},
+	{exitSpent, "--max-cost, --max-turns or --timeout, or a limit of config.toml, ended the run; for wait: " +
+		"--timeout has passed"},
 	{exitDenied, "the run was completed, and a call of it was denied; the answer says so"},
 	{exitUnfit, "the answer does not fit --output-schema; standard output is empty, the last answer on standard error"},
 	{exitWaits, "for wait: a session waits for an approval"},

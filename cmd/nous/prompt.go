@@ -118,7 +118,7 @@ func (a *app) prompt(ctx context.Context, args []string, f promptFlags) error {
 	return err
 }
 
-func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *runs.Tally) error {
+func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *runs.Tally) (err error) {
 	if err := cmp.Or(f.check(), a.checkScript(f)); err != nil {
 		return err
 	}
@@ -148,11 +148,16 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 		return err
 	}
 	if f.script.ephemeral {
-		private, err := a.startPrivate(ctx, f.script.keep)
-		if err != nil {
-			return err
+		private, wrong := a.startPrivate(ctx, f.script.keep)
+		if wrong != nil {
+			return wrong
 		}
 		defer private.End()
+		defer func() {
+			if errors.Is(err, client.ErrLost) || isNoDaemon(err) {
+				err = private.Lost()
+			}
+		}()
 	}
 	if f.fresh || servers != nil || f.script.ephemeral || f.agent != "" {
 		p := protocol.NewSessionParams{Title: f.title, Activate: &f.activate, MCPServers: servers, Agent: f.agent}

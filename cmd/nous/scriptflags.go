@@ -184,6 +184,7 @@ func (a *app) startPrivate(ctx context.Context, keep string) (*start.Private, er
 	private, err := start.StartPrivate(ctx, o, keep)
 	if err == nil {
 		a.socket, a.socketGiven, a.noStart = private.Socket, true, true
+		a.patience = 0 // nobody starts it again
 	}
 	return private, err
 }
@@ -203,6 +204,9 @@ func (f *jsonFlag) Set(value string) error {
 }
 
 func (f *jsonFlag) String() string { return strconv.FormatBool(f.JSON) }
+
+// Values is what errors say that it takes.
+func (f *jsonFlag) Values() string { return "true, false or, with prompt, result" }
 
 // Type has help show it as a switch.
 func (f *jsonFlag) Type() string { return "bool" }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -34,35 +33,53 @@ const maxChoices = 15
 
 func (a *app) setupCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "setup [PROVIDER]",
-		Short: "Choose a model, and save its key",
+		Use:   "setup [PROVIDER | AGENT | URL]",
+		Short: "Choose a model and save its key, or choose an agent",
 		Long: `Choose a provider, save its key, and choose the model that answers. The daemon
 takes both at once. On a terminal nous asks; else PROVIDER must be named, the key
 comes from standard input, and the provider's default model is chosen.
 
+An agent of another maker that is installed, such as codex, can be chosen instead: it
+makes the turns of new sessions, with the login that it has. The URL of any other
+server that speaks OpenAI's chat completions becomes a provider, if it answers.
+
 The key is kept in ~/.config/noused/credentials.toml, which only you can read, and
-the model in config.toml beside it, where everything else stays.`,
-		Example: "  nous setup\n  pass show anthropic | nous setup anthropic",
-		Args:    cmdline.Wants(0, 1, "PROVIDER, or nothing"),
+the choice in config.toml beside it, where everything else stays.`,
+		Example: "  nous setup\n  pass show anthropic | nous setup anthropic\n  nous setup codex\n  " +
+			"nous setup http://box:8000/v1 </dev/null",
+		Args:              cmdline.Wants(0, 1, "PROVIDER, AGENT, URL, or nothing"),
+		ValidArgsFunction: a.setupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.newSetup(cmd.Context())
 			if err != nil {
 				return err
 			}
-			provider := strings.Join(args, "")
-			if provider == "" {
-				if provider, err = s.chooseProvider(); err != nil {
-					return err
-				}
+			choice := setupChoice{}
+			if len(args) == 1 {
+				choice, err = s.named(args[0])
+			} else {
+				choice, err = s.chooseProvider()
 			}
-			if err := s.known(provider); err != nil {
+			switch {
+			case err != nil:
+				return err
+			case choice.agent != "":
+				return s.saveAgent(choice.agent)
+			case choice.other:
+				choice.provider, err = s.addServer(choice.address)
+			}
+			if err != nil {
 				return err
 			}
+			provider := choice.provider
 			if err := s.login(provider, !s.hasKey(provider)); err != nil {
 				return err
 			}
 			name, err := s.chooseModel(provider)
 			if err != nil {
+				return err
+			}
+			if err := setup.SaveAgent(s.dir, ""); err != nil { // the model is to answer
 				return err
 			}
 			return s.saveModel(provider, name)
@@ -174,6 +191,7 @@ type setupRun struct {
 	dir    string // of the daemon's configuration
 	in     *bufio.Reader
 	models []protocol.ListedModel // as of the last look, the servers asked
+	agents []protocol.AgentInfo   // as of listAgents
 
 	untried bool // the provider did not answer when its key was tried
 }
@@ -185,6 +203,13 @@ func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
 	}
 	s := &setupRun{app: a, ctx: ctx, dir: setup.ConfigDir(os.Getenv), in: bufio.NewReader(io.LimitReader(a.in, maxPasted))}
 	return s, s.listModels(false)
+}
+
+// listAgents asks the daemon which agents there are.
+func (s *setupRun) listAgents() error {
+	r, err := request(s.ctx, s.app, protocol.ListAgents, protocol.ListAgentsParams{})
+	s.agents = r.Agents
+	return err
 }
 
 // listModels asks the daemon which models there are; the daemon asks the servers, with saved keys
@@ -201,25 +226,6 @@ func (s *setupRun) listModels(saved bool) error {
 	return err
 }
 
-// localProvider is the provider without a key that comes at the port of a server of this
-// machine, "" where there is none.
-func localProvider(baseURL string) string {
-	at, err := url.Parse(baseURL)
-	if err != nil || at.Hostname() != "127.0.0.1" {
-		return ""
-	}
-	for _, name := range catalogue.Names() {
-		p, _ := catalogue.FindProvider(name)
-		for _, server := range p.Servers {
-			u, err := url.Parse(server)
-			if err == nil && p.KeyVariable == "" && u.Hostname() == "localhost" && u.Port() == at.Port() {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
 // reload has the daemon read the keys and its configuration.
 func (s *setupRun) reload() error {
 	r, err := request(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
@@ -233,8 +239,8 @@ func (s *setupRun) reload() error {
 func (s *setupRun) asks() bool { return s.personThere() }
 
 // choose asks for one of some lines by its number or its word; Enter is the first. Any other
-// word is the answer where free is set.
-func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
+// word is the answer where takes has nothing against it.
+func (s *setupRun) choose(question string, words, about []string, takes func(string) error) (string, error) {
 	for i, word := range words[:min(len(words), maxChoices)] {
 		fmt.Fprintf(s.Err, "  %2d  %-28s %s\n", i+1, word, s.ErrStyle.Paint(plain.Dim, about[i]))
 	}
@@ -253,85 +259,17 @@ func (s *setupRun) choose(question string, words, about []string, free bool) (st
 			return words[0], nil
 		case noNumber == nil && n >= 1 && n <= min(len(words), maxChoices):
 			return words[n-1], nil
-		case noNumber != nil && (free || slices.Contains(words, answer)):
+		case noNumber != nil && slices.Contains(words, answer):
 			return answer, nil
+		case noNumber != nil:
+			if err = takes(answer); err == nil {
+				return answer, nil
+			}
+			s.Complain(err.Error())
+			continue
 		}
 		s.Notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
 	}
-}
-
-// chooseProvider asks for a provider: those that could answer now come first.
-func (s *setupRun) chooseProvider() (string, error) {
-	if !s.asks() {
-		return "", cmdline.Errorf("want the name of a provider: there is no terminal to ask on")
-	}
-	var words, about []string
-	add := func(name, what string) {
-		if name != "offline" && name != "module" && !slices.Contains(words, name) {
-			words, about = append(words, name), append(about, what)
-		}
-	}
-	for _, m := range s.models {
-		if m.Source != "server" && m.Reachable != nil && !m.Refused {
-			add(m.Provider, aboutKey(m))
-		}
-	}
-	for _, m := range s.models {
-		if m.Source == "server" && localProvider(m.BaseURL) == m.Provider {
-			add(m.Provider, "answers on this machine, with "+s.someModels(m.Provider))
-		}
-	}
-	for _, name := range []string{
-		"anthropic", "openai", "gemini", "openrouter", "deepseek", "mistral", "xai", "groq",
-		"moonshot", "zai", "ollama",
-	} {
-		add(name, "")
-	}
-	for _, name := range catalogue.Names() {
-		add(name, "")
-	}
-	return s.choose("Provider?", words, about, false)
-}
-
-// aboutKey says where a provider's key is, and whether it can be used.
-func aboutKey(m protocol.ListedModel) string {
-	text := "its key is there"
-	if m.KeyVariable != "" {
-		text += ", in " + plain.Cell(m.KeyVariable)
-	}
-	switch {
-	case m.NoCredit:
-		text += "; there is no credit left"
-	case !*m.Reachable:
-		text += "; it does not answer now"
-	}
-	return text
-}
-
-// someModels are the first models of a provider, and how many more there are.
-func (s *setupRun) someModels(provider string) string {
-	var names []string
-	for _, m := range s.models {
-		if m.Provider == provider && m.Name != "" {
-			names = append(names, plain.OneLine(m.Name, 40))
-		}
-	}
-	text := strings.Join(names[:min(len(names), 2)], ", ")
-	if more := len(names) - 2; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// known says that there is no such provider.
-func (s *setupRun) known(provider string) error {
-	if _, ok := catalogue.FindProvider(provider); ok {
-		return nil
-	}
-	if slices.ContainsFunc(s.models, func(m protocol.ListedModel) bool { return m.Provider == provider }) {
-		return nil
-	}
-	return cmdline.Errorf("there is no provider %q; nous models lists those that have a key, docs/models.md all", provider)
 }
 
 // hasKey tells whether the daemon has a key that is taken, or needs none.
@@ -482,7 +420,8 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 			names = append(names, m.Name)
 		}
 	}
-	slices.Reverse(names) // they are sorted: of one kind the newest comes first
+	slices.Sort(names)
+	slices.Reverse(names) // of one kind the newest comes first
 	first := catalogue.Default(provider)
 	if first != "" && len(names) > 0 && !slices.Contains(names, first) {
 		first = names[0]
@@ -509,11 +448,12 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 	for i, name := range words {
 		about[i] = aboutModel(provider, name)
 	}
-	name, err := s.choose("Model?", words, about, true)
-	if err == nil && (strings.ContainsFunc(name, unicode.IsSpace) || len(name) > 200) {
-		err = fmt.Errorf("%.200q cannot be the name of a model; nothing was chosen", name)
-	}
-	return name, err
+	return s.choose("Model?", words, about, func(name string) error {
+		if strings.ContainsFunc(name, unicode.IsSpace) || len(name) > 200 {
+			return fmt.Errorf("%.200q cannot be the name of a model", name)
+		}
+		return nil
+	})
 }
 
 // aboutModel is what the catalogue knows of a model, for people.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
@@ -92,7 +95,8 @@ func (a *app) extCommand() *cobra.Command {
 		Short: "Run one tool operation without a model",
 		Long: `Run one tool operation without a model and print its result. The arguments are
 one JSON object, - for one on standard input, or pairs: key=text for a text,
-key:=json for anything else.`,
+key:=json for anything else. On a terminal the output of a command is shown as it
+arrives.`,
 		Example: `  nous ext read path=README.md limit:=20
   nous ext read '{"path":"README.md"}'`,
 		Args:              cmdline.Wants(1, -1, "NAME, the name of an operation, and then its arguments"),
@@ -112,7 +116,7 @@ key:=json for anything else.`,
 				return err
 			}
 			p := protocol.ExtensionCommandParams{Scope: scope, Name: args[0], Payload: payload, Phase: phase}
-			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.Extension)
+			reply, err := a.runOperation(cmd.Context(), p)
 			if err == nil && !reply.OK {
 				a.hintJSON(reply, args[1:])
 				err = &quietExit{exitFailed}
@@ -124,6 +128,61 @@ key:=json for anything else.`,
 	cmd.Flags().StringVar(&phase, "phase", "", "the gevals `phase`: setup, verify or cleanup")
 	completeWords(cmd, "phase", "setup", "verify", "cleanup")
 	return cmd
+}
+
+// runOperation runs an operation and prints its result; on a terminal what it says is printed
+// as it arrives, and the result then has what is left.
+func (a *app) runOperation(ctx context.Context, p protocol.ExtensionCommandParams) (protocol.ExtensionResult, error) {
+	if a.JSON || !a.OutStyle.Terminal {
+		return fetch(ctx, a, protocol.ExtensionCommand, p, a.Extension)
+	}
+	p.OutputID = uuid.NewString()
+	feed, err := a.subscribe(ctx, protocol.SubscribeParams{SessionID: p.SessionID})
+	if err != nil {
+		return protocol.ExtensionResult{}, err
+	}
+	var said strings.Builder
+	reading, stop := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() { // ends with stop
+		for {
+			line, err := feed.NextLine(reading)
+			if err != nil {
+				return
+			}
+			status, _ := line.Event.Event.(protocol.Status)
+			if status.Code == protocol.StatusOperationOutput && status.OutputID == p.OutputID {
+				text := strings.TrimSuffix(status.Message, "\n")
+				a.Println(text)
+				said.WriteString(text + "\n")
+			}
+		}
+	})
+	reply, err := request(ctx, a, protocol.ExtensionCommand, p)
+	stop()
+	reader.Wait()
+	feed.Close()
+	if err == nil {
+		a.Extension(unsaid(reply, said.String()))
+	}
+	return reply, err
+}
+
+// unsaid is a result without what was said of it already.
+func unsaid(r protocol.ExtensionResult, said string) protocol.ExtensionResult {
+	if said = strings.TrimSpace(said); said == "" {
+		return r
+	}
+	cut := func(text string) string {
+		return strings.TrimSpace(strings.Replace(text, said, "", 1))
+	}
+	r.Outputs = nil
+	if r.Result = cut(r.Result); r.Error != nil {
+		fault := *r.Error
+		fault.Message = cut(fault.Message)
+		r.Error = &fault
+	}
+	return r
 }
 
 // hintJSON says how a number is written, to whom a text was refused that is JSON.

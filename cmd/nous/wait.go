@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -13,29 +15,46 @@ import (
 	"noused/internal/client/follow"
 	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
+	"noused/internal/client/runs"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
 func (a *app) waitCommand() *cobra.Command {
-	return &cobra.Command{
+	var limit time.Duration
+	cmd := &cobra.Command{
 		Use:   "wait [SESSION…]",
 		Short: "Wait until sessions are idle, or one of them waits for you",
 		Long: `Wait until sessions are idle, or one of them waits for an approval, which is printed
 then, with exit status 8: nous approve and nous deny answer it. Exit status 4 says
-that a run waits for a model. Without SESSION it waits for the one of this folder.
-Ctrl-C ends the waiting and leaves the runs alone.`,
+that a run waits for a model, 5 that --timeout has passed. Without SESSION it waits
+for the one of this folder. Ctrl-C ends the waiting and leaves the runs alone.`,
 		Example: `  nous prompt --async run the tests && nous wait
   nous wait ses-0198c5f2 ses-0198c5f3`,
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := a.sessionsToWaitFor(cmd.Context(), args)
-			if err != nil {
-				return err
+			ctx := cmd.Context()
+			if cmd.Flags().Changed("timeout") {
+				if limit <= 0 {
+					return cmdline.Errorf("--timeout %s: want more than nothing", limit)
+				}
+				limited, cancel := context.WithTimeoutCause(ctx, limit, runs.ErrTimeUp)
+				defer cancel()
+				ctx = limited
 			}
-			return a.wait(cmd.Context(), ids)
+			ids, err := a.sessionsToWaitFor(ctx, args)
+			if err == nil {
+				err = a.wait(ctx, ids)
+			}
+			if err != nil && !errors.As(err, new(*quietExit)) && errors.Is(context.Cause(ctx), runs.ErrTimeUp) {
+				a.Complain(fmt.Sprintf("--timeout: still busy after %s; what runs goes on", limit))
+				return &quietExit{exitSpent}
+			}
+			return err
 		},
 	}
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "wait for a `time` at most, as in 90s or 10m")
+	return cmd
 }
 
 func (a *app) sessionsToWaitFor(ctx context.Context, args []string) (ids []string, err error) {

@@ -174,6 +174,7 @@ func listAgents(agents *agent.Agents) protocol.Agents {
 	for _, s := range agents.List() {
 		info := protocol.AgentInfo{
 			Name: s.Name, Command: s.Command, Install: s.Install, SignIn: s.SignIn, Sandboxed: s.Sandbox,
+			Default: s.Name == agents.Default(),
 		}
 		path, err := s.Path()
 		if info.Path, info.Found = path, err == nil; err != nil {

@@ -19,6 +19,10 @@ type sandboxSettings struct {
 // daemon's own, which nothing opens.
 func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 	s.Network = r.boolean("sandbox.network", true)
+	resolved := make([]string, len(own))
+	for i, dir := range own {
+		resolved[i] = proc.Resolve(dir)
+	}
 	base := func(folder func(func(string) string) string, usual string) string {
 		if dir := folder(r.getenv); !within(proc.Resolve(workdir), proc.Resolve(dir)) {
 			return dir
@@ -30,7 +34,7 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 		State: base(xdg.State, ".local/state"), Cache: base(xdg.Cache, ".cache"),
 	}.Hidden()
 	for _, dir := range filepath.SplitList(r.getenv("PATH")) {
-		if filepath.IsAbs(dir) && !r.owns(own, dir) {
+		if filepath.IsAbs(dir) && !ownsPath(resolved, dir) {
 			s.Hidden.Except = append(s.Hidden.Except, proc.Resolve(dir))
 		}
 	}
@@ -38,7 +42,7 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 		switch real := proc.Resolve(path); {
 		case within(proc.Resolve(r.home()), real):
 			r.fail(from, "%s has all that is hidden in the home folder: name the paths in it that tools may read", path)
-		case r.owns(own, real):
+		case ownsPath(resolved, real):
 			r.fail(from, "%s is the daemon's own, which no tool in the sandbox reads", path)
 		default:
 			s.Hidden = s.Hidden.Open(real)
@@ -64,9 +68,11 @@ func (r *resolver) paths(key string, do func(path string, from origin)) {
 	}
 }
 
-// owns reports whether a path is the daemon's own or lies in what is.
-func (r *resolver) owns(own []string, path string) bool {
-	return slices.ContainsFunc(own, func(dir string) bool { return within(proc.Resolve(path), proc.Resolve(dir)) })
+// ownsPath reports whether a path is the daemon's own or lies in what is, which has no links
+// on the way.
+func ownsPath(own []string, path string) bool {
+	path = proc.Resolve(path)
+	return slices.ContainsFunc(own, func(dir string) bool { return within(path, dir) })
 }
 
 // within reports whether a path is a folder or lies in it.

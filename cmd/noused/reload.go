@@ -73,7 +73,7 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 // modelsPatience is how long sessions that are busy are waited for when models change.
 const modelsPatience = 2 * time.Second
 
-// reloadModels reads the keys again, and who answers. After an error in the configuration
+// reloadModels reads the keys again, and which models and agents answer. After an error in the configuration
 // all stays as it was.
 func (d *Daemon) reloadModels() (problems []error) {
 	cfg, err := d.read()

@@ -97,14 +97,27 @@ func Unknown(parent *cobra.Command, name string) error {
 	if parent.HasParent() {
 		text = fmt.Sprintf("%s has no command %q", Name(parent), name)
 	}
+	return Errorf("%s%s", text, didYouMean(parent, name))
+}
+
+// DidYouMean is what is added to an error about a name that none of some names is: ", did you
+// mean x?", or nothing where none is near.
+func DidYouMean(name string, names []string) string {
+	parent := &cobra.Command{}
+	for _, n := range names {
+		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	return didYouMean(parent, name)
+}
+
+func didYouMean(parent *cobra.Command, name string) string {
 	for distance := 1; distance <= 2; distance++ { // the nearest
 		parent.SuggestionsMinimumDistance = distance
 		if near := parent.SuggestionsFor(name); len(near) > 0 {
-			text += ", did you mean " + strings.Join(near, " or ") + "?"
-			break
+			return ", did you mean " + strings.Join(near, " or ") + "?"
 		}
 	}
-	return Errorf("%s", text)
+	return ""
 }
 
 // FlagError puts what the flags' parser finds into words of our own.
@@ -137,6 +150,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 
 // valueOf says what a flag's value is.
 func valueOf(flag *pflag.Flag) string {
+	if own, ok := flag.Value.(interface{ Values() string }); ok {
+		return own.Values()
+	}
 	name, _ := pflag.UnquoteUsage(flag)
 	switch flag.Value.Type() {
 	case "bool":

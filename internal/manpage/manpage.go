@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Title is what stands above and below every page. Date and Source may be "".
@@ -182,13 +183,13 @@ var escapes = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "'", `\(aq`, "`", `\(g
 // A long word can be broken behind these, which roff has to be told; it would
 // break no other word than at a hyphen.
 var (
-	long     = regexp.MustCompile(`\S{30,}`)
-	breaking = regexp.MustCompile(`[,/:;&?]`)
+	long     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\S{30,}`) })
+	breaking = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[,/:;&?]`) })
 )
 
 // Escape is text as it has to stand in a page.
 func Escape(text string) string {
-	text = long.ReplaceAllStringFunc(text, func(word string) string { return breaking.ReplaceAllString(word, "$0\v") })
+	text = long().ReplaceAllStringFunc(text, func(word string) string { return breaking().ReplaceAllString(word, "$0\v") })
 	return strings.ReplaceAll(escapes.Replace(text), "\v", `\:`)
 }
 

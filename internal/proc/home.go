@@ -18,10 +18,11 @@ type Home struct {
 // can be read, but for mail. Links on the way to the home itself count as they are
 // now.
 func (h Home) Hidden() (hidden Hidden) {
-	dir := Resolve(h.Dir)
+	h = Home{Resolve(h.Dir), Resolve(h.Config), Resolve(h.Data), Resolve(h.State), Resolve(h.Cache)}
+	dir := h.Dir
 	hidden.Dots = []string{dir}
 	for _, base := range []string{h.Config, h.Data, h.State, h.Cache} {
-		if base = Resolve(base); !inside(base, dir) { // XDG says where, and it may be elsewhere
+		if !inside(base, dir) { // XDG says where, and it may be elsewhere
 			hidden.Paths = append(hidden.Paths, base)
 		}
 	}
@@ -36,7 +37,7 @@ func (h Home) Hidden() (hidden Hidden) {
 	return hidden
 }
 
-// at is where something is that is usually there below a home. Its folder has no
+// at is where something is that is usually there below a home, whose folders have no
 // links on the way.
 func (h Home) at(name string) string {
 	for usual, base := range map[string]string{
@@ -44,10 +45,10 @@ func (h Home) at(name string) string {
 		".cache": h.Cache,
 	} {
 		if rest, ok := strings.CutPrefix(name, usual+"/"); ok {
-			return filepath.Join(Resolve(base), rest)
+			return filepath.Join(base, rest)
 		}
 	}
-	return filepath.Join(Resolve(h.Dir), name)
+	return filepath.Join(h.Dir, name)
 }
 
 // Open is h with a path that can be read although it is hidden, and what is hidden

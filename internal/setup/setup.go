@@ -1,5 +1,6 @@
-// Package setup writes what a person chooses in the first minute: the daemon's model, into
-// its config.toml, where everything else that stands there stays as it is.
+// Package setup writes what a person chooses in the first minute: the daemon's model, a
+// server of models or the agent of new sessions, into its config.toml, where everything else
+// that stands there stays as it is.
 //
 // Concurrency: any process may write at once; a writer waits for another.
 //
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -41,6 +43,11 @@ func ConfigDir(getenv func(string) string) string {
 // SaveModel has config.toml of that folder choose a model, and makes the file where there
 // is none. It follows a link. The file is replaced as a whole or not at all.
 func SaveModel(configDir, provider, name string) error {
+	return change(configDir, func(text []byte) ([]byte, error) { return ChooseModel(text, provider, name) })
+}
+
+// change replaces the text of that folder's config.toml, which is empty where there is none.
+func change(configDir string, edit func(text []byte) ([]byte, error)) error {
 	if err := os.MkdirAll(configDir, 0o700); err != nil {
 		return err
 	}
@@ -61,17 +68,23 @@ func SaveModel(configDir, provider, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if text, err = ChooseModel(text, provider, name); err != nil {
+	if text, err = edit(text); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return regular.Replace(path, text, mode)
 }
 
+// The lines of a file that are understood here.
 var (
-	anyHeader   = regexp.MustCompile(`^\s*\[`)
-	modelHeader = regexp.MustCompile(`^\s*\[\s*model\s*\]\s*(#.*)?$`)
-	keyLine     = regexp.MustCompile(`^(\s*)([A-Za-z_]+)(\s*=\s*)("(?:[^"\\]|\\.)*"|'[^']*'|\{.*\}|[^#\s]+)(\s*(?:#.*)?)$`)
+	anyHeader   = pattern(`^\s*\[`)
+	modelHeader = pattern(`^\s*\[\s*model\s*\]\s*(#.*)?$`)
+	keyLine     = pattern(`^(\s*)([A-Za-z_]+)(\s*=\s*)("(?:[^"\\]|\\.)*"|'[^']*'|\{.*\}|[^#\s]+)(\s*(?:#.*)?)$`)
 )
+
+// pattern compiles an expression when it is first used: most commands use none.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // ofProvider are the keys of [model] that belong to a provider's server, and ofName to one
 // of its models: with another they would mean something else.
@@ -83,16 +96,12 @@ var (
 // ChooseModel returns the text of a config.toml with another model. Comments and all other
 // settings stay; those of the model before become comments.
 func ChooseModel(text []byte, provider, name string) ([]byte, error) {
-	var was map[string]any
-	if err := toml.Unmarshal(text, &was); err != nil {
-		return nil, fmt.Errorf("it is no TOML as it stands: %w", err)
+	was, lines, err := parse(text)
+	if err != nil {
+		return nil, err
 	}
 	before, _ := was["model"].(map[string]any)
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	if len(text) == 0 {
-		lines = nil
-	}
-	start := slices.IndexFunc(lines, modelHeader.MatchString)
+	start := slices.IndexFunc(lines, modelHeader().MatchString)
 	if start < 0 {
 		if len(lines) > 0 {
 			lines = append(lines, "")
@@ -101,7 +110,7 @@ func ChooseModel(text []byte, provider, name string) ([]byte, error) {
 		lines = append(lines, "[model]")
 	}
 	end := len(lines)
-	if i := slices.IndexFunc(lines[start+1:], anyHeader.MatchString); i >= 0 {
+	if i := slices.IndexFunc(lines[start+1:], anyHeader().MatchString); i >= 0 {
 		end = start + 1 + i
 	}
 	want := map[string]string{"provider": provider, "name": name}
@@ -114,7 +123,7 @@ func ChooseModel(text []byte, provider, name string) ([]byte, error) {
 	}
 	section := slices.Clone(lines[start:end])
 	for i, line := range section[1:] {
-		m := keyLine.FindStringSubmatch(line)
+		m := keyLine().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
@@ -138,6 +147,17 @@ func ChooseModel(text []byte, provider, name string) ([]byte, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// parse returns what a text says, and its lines.
+func parse(text []byte) (values map[string]any, lines []string, err error) {
+	if err := toml.Unmarshal(text, &values); err != nil {
+		return nil, nil, fmt.Errorf("it is no TOML as it stands: %w", err)
+	}
+	if len(text) > 0 {
+		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	}
+	return values, lines, nil
 }
 
 // same sees that a text says what the one before said, but for the model.

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,5 +115,75 @@ func TestSaveModelFollowsALink(t *testing.T) {
 	if err != nil || string(text) != "# dots\n\n[model]\nprovider = \"groq\"\nname = \"m\"\n" ||
 		info.Mode().Perm() != 0o640 {
 		t.Errorf("got %v %v\n%s", err, info.Mode(), text)
+	}
+}
+
+// The agent of new sessions stands above the first section, and nothing else changes.
+func TestChooseAgent(t *testing.T) {
+	for name, c := range map[string]struct{ text, agent, want string }{
+		"nothing": {"", "codex", "default_agent = \"codex\"\n"},
+		"no sections": {
+			"# mine\nlog_level = \"debug\"\n", "codex", "# mine\nlog_level = \"debug\"\ndefault_agent = \"codex\"\n",
+		},
+		"sections": {"[model]\nname = \"m\"\n", "codex", "default_agent = \"codex\"\n\n[model]\nname = \"m\"\n"},
+		"another": {
+			"default_agent = 'goose' # at work\n[model]\nname = \"m\"\n", "codex",
+			"default_agent = \"codex\" # at work\n[model]\nname = \"m\"\n",
+		},
+		"no more":   {"default_agent = \"codex\"\nx = 1\n", "", "# default_agent = \"codex\"\nx = 1\n"},
+		"none then": {"x = 1\n", "", "x = 1\n"},
+	} {
+		got, err := ChooseAgent([]byte(c.text), c.agent)
+		if diff := cmp.Diff(c.want, string(got)); err != nil || diff != "" {
+			t.Errorf("%s: %v, -want +got:\n%s", name, err, diff)
+		}
+	}
+	for name, text := range map[string]string{
+		"a quoted key":       "\"default_agent\" = \"goose\"\n",
+		"a text of the file": "x = '''\n[model]\n'''\ndefault_agent = \"goose\"\n",
+	} {
+		if got, err := ChooseAgent([]byte(text), "codex"); err == nil {
+			t.Errorf("%s became\n%s", name, got)
+		}
+	}
+}
+
+// A server is called as its host, once, and can be taken out again.
+func TestAddServer(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	before := "[providers.box-8000]\nbase_url = \"http://box:8000/v2\"\n"
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	catalogued := func(name string) bool { return name == "groq" }
+	add := func(address, want string) func() error {
+		t.Helper()
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, undo, err := AddServer(dir, ServerName(u), address, catalogued)
+		if err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", address, got, err, want)
+		}
+		return undo
+	}
+	add("http://box:8000/v2", "box-8000")
+	undo := add("http://box:8000/v1", "box-8000-2")
+	if err := undo(); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != before {
+		t.Errorf("after undo:\n%s", text)
+	}
+	add("https://LLM.example.org/v1", "llm.example.org")
+	add("http://groq/v1", "groq-2")
+	add("http://[::1]:80/v1", "1-80")
+	text, err := os.ReadFile(path)
+	if want := before + "\n[providers.\"llm.example.org\"]\nbase_url = \"https://LLM.example.org/v1\"\n" +
+		"\n[providers.groq-2]\nbase_url = \"http://groq/v1\"\n" +
+		"\n[providers.1-80]\nbase_url = \"http://[::1]:80/v1\"\n"; err != nil || string(text) != want {
+		t.Errorf("%v\n%s", err, text)
 	}
 }

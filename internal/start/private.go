@@ -115,6 +115,26 @@ func (p *Private) start(ctx context.Context, o Options, program, keep string) er
 	}
 }
 
+// lostWithin is how long the end of a daemon is waited for that hangs up.
+const lostWithin = 2 * time.Second
+
+// Lost says how a daemon ended that was not told to, and the last it said. It blocks for two
+// seconds at most.
+func (p *Private) Lost() error {
+	e := &Error{What: "the private noused does not answer any more"}
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		e.What = "the private noused has ended before the run did: " + status(err)
+	case <-time.After(lostWithin):
+	}
+	if log, err := os.Open(filepath.Join(p.folder, "log")); err == nil {
+		e.Said = detach.Tail(log, 0, tailSize)
+		_ = log.Close()
+	}
+	return e
+}
+
 // End ends the daemon and returns when it and its folder are gone. It blocks for ten
 // seconds at most.
 func (p *Private) End() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -122,7 +123,7 @@ func (m *model) facts() []part {
 			add(1, "%s", transcript.Price(*u.Cost))
 		}
 	}
-	if m.took > 0 && !m.running() {
+	if m.took >= time.Second && !m.running() { // the line under the run says less
 		add(2, "%s%s", took, format.Elapsed(m.took))
 	}
 	if m.state.SteeringMode == protocol.ModeAll {

@@ -13,4 +13,6 @@ from ._events import AsyncEvents
 from ._sync import Client, Events
 from ._wire import Error, default_socket
 
+Error.__module__ = __name__  # as it is imported
+
 __all__ = ["AsyncClient", "AsyncEvents", "Client", "Error", "Events", "default_socket"]

@@ -93,6 +93,12 @@ class AsyncClient(AsyncCalls):
         return events
 
     async def _call(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._do(type, payload)
+        except Error as e:  # whoever reads it wants their own line, not ours
+            raise e.with_traceback(None) from None
+
+    async def _do(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
         payload = {k: v for k, v in payload.items() if v is not None}
         if begun := [s.subscribing for s in self._streams if not s.subscribing.done()]:
             await asyncio.wait(begun)

@@ -92,6 +92,8 @@ class Client(Calls):
             raise Error("closed", "the client is closed") from None
         try:
             return done.result()
+        except Error as e:  # whoever reads it wants their own line, not ours
+            raise e.with_traceback(None) from None
         except BaseException:  # KeyboardInterrupt, say
             done.cancel()
             raise

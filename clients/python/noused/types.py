@@ -83,6 +83,8 @@ class AgentStart(TypedDict):
 class AgentsAgents(TypedDict):
     command: list[str]
     """the program and its arguments"""
+    default: NotRequired[bool]
+    """sessions that name no agent are made for it"""
     found: bool
     """the program is there"""
     install: NotRequired[str]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -108,6 +109,9 @@ class Sync(unittest.TestCase):
         with self.assertRaises(noused.Error) as failed:
             self.client().call("ping")
         self.assertEqual(failed.exception.code, "no_daemon")
+        told = traceback.format_exception(failed.exception)
+        self.assertLess(len(told), 8, "".join(told))  # few lines of the library's own
+        self.assertRegex(told[-1], r"^noused\.Error: no_daemon: ")
 
     def test_an_aborted_run_has_no_answer(self):
         client = self.client()

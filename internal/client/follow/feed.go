@@ -16,7 +16,7 @@ var ErrQuiet = errors.New("nothing has happened")
 // FeedOptions say what a Feed follows, and how.
 type FeedOptions struct {
 	Options
-	Patience time.Duration // how long a daemon that went away is waited for
+	Patience time.Duration // how long a daemon that went away is waited for; 0: it does not come back
 	Note     func(format string, args ...any)
 }
 
@@ -91,6 +91,9 @@ func (f *Feed) Reconnect(ctx context.Context, why error) (Update, error) {
 
 // await tries to come back for as long as the feed is patient.
 func (f *Feed) await(ctx context.Context, why error) (Update, error) {
+	if f.o.Patience == 0 {
+		return nil, fmt.Errorf("%w: %w", client.ErrLost, why)
+	}
 	f.o.Note("connection to the daemon lost; trying again for %s", f.o.Patience)
 	limited, cancel := context.WithTimeout(ctx, f.o.Patience)
 	defer cancel()

@@ -84,6 +84,9 @@ func (s Sender) resend(ctx context.Context, command string, p protocol.Params) (
 // reconnect connects again to a daemon that knows of keys, and says what it waits for. One that
 // is going is waited for; after that it is patient.
 func (s Sender) reconnect(ctx context.Context, before *client.Client, why error) (*client.Client, error) {
+	if s.Patience == 0 {
+		return nil, why
+	}
 	if errors.Is(why, client.ErrLost) {
 		s.Note("connection to the daemon lost before it answered; trying again for %s", s.Patience)
 	} else if s.Stopping.CompareAndSwap(false, true) {

@@ -28,6 +28,7 @@ const (
 	maxDetail   = 256     // bytes of a column
 	maxColumns  = 6       // of Mark and Detail together
 	maxSearch   = 4 << 10 // bytes
+	maxNote     = 4 << 10 // bytes of a note that are shown under the cursor
 	maxPreview  = 400     // lines
 	maxPreviews = 64      // kept
 )

@@ -471,3 +471,25 @@ func BenchmarkPicker10000(b *testing.B) {
 		}
 	})
 }
+
+// All of why a host is away stands on the screen when the cursor is on it, beside the list,
+// below it, and where there is no room for a preview.
+func TestPickerShowsAllOfANote(t *testing.T) {
+	why := "ssh: connect to host box port 22: " + strings.Repeat("No route to host, it says again. ", 5) +
+		"Check its power."
+	for _, size := range [][2]int{{120, 20}, {60, 30}, {60, 14}} {
+		p := New("Sessions", []Item{
+			{ID: "ses-1", Title: "Mend it"},
+			{ID: "box", Title: "box", Mark: "away", Bad: true, Detail: why, Note: true},
+		}, Previews())
+		p.SetLook(Look{Theme: theme.New(true, true)})
+		if text := p.View(size[0], size[1]); strings.Contains(text, "Check its power.") {
+			t.Errorf("%v: it stands there before it is chosen:\n%s", size, text)
+		}
+		keys(t, p, "down")
+		if text := cell.Sanitize(p.View(size[0], size[1])); !strings.Contains(strings.Join(strings.Fields(text), " "),
+			"its power.") {
+			t.Errorf("%v: the reason is cut:\n%s", size, text)
+		}
+	}
+}

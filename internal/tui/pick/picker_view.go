@@ -71,7 +71,20 @@ func (p *Picker) joinBeside(lines []string, main, beside pane) []string {
 	return joined
 }
 
+// note is all that the note under the cursor says, "" where none is there.
+func (p *Picker) note() string {
+	if p.list.cursor >= len(p.shown) || !p.entries[p.shown[p.list.cursor]].Note {
+		return ""
+	}
+	e := p.entries[p.shown[p.list.cursor]]
+	return cell.Sanitize(e.Title + ": " + format.Cut(e.Detail, maxNote))
+}
+
 func (p *Picker) previewLines(room pane) []string {
+	if note := p.note(); note != "" {
+		lines := cell.Wrap(note, room.width)
+		return lines[:min(len(lines), room.height)]
+	}
 	id := p.selected()
 	if id == "" {
 		return nil
@@ -116,14 +129,23 @@ func (p *Picker) column(room pane) []string {
 		height--
 		hints = p.hints(room.width)
 	}
+	var said []string
+	if note := p.note(); note != "" && !p.pane {
+		said = cell.Wrap(note, room.width)
+		said = said[:min(len(said), height/2)]
+		height -= len(said)
+	}
 	lines := append(make([]string, 0, room.height), first)
 	if height > 0 {
 		lines = append(lines, p.rows(room.width, height)...)
 	}
-	if hints != "" {
+	if hints != "" || said != nil {
 		for len(lines) < height+1 {
 			lines = append(lines, "")
 		}
+		lines = append(lines, said...)
+	}
+	if hints != "" {
 		lines = append(lines, hints)
 	}
 	return lines

@@ -66,18 +66,19 @@ type plain struct {
 	state    protocol.State
 	known    bool
 	offline  bool
-	noDaemon bool            // nobody listens; it was said
-	held     []string        // lines that were typed while another machine is away
-	over     bool            // no more lines come
-	sending  int             // texts and commands that have not been answered and that lines wait for
-	goal     *string         // the session that is to be shown, until it is
-	seen     map[string]bool // ids of the messages that were said
-	images   []slash.Image   // that go with the next text
-	said     string          // text of the last prompt from here: the daemon repeats it
-	prompted bool            // the turn begins with a prompt
-	asked    string          // id of the approval that was said last
-	others   int             // approvals of other sessions that were announced
-	leaving  bool            // Ctrl+C was pressed once
+	noDaemon bool                  // nobody listens; it was said
+	held     []string              // lines that were typed while another machine is away
+	over     bool                  // no more lines come
+	sending  int                   // texts and commands that have not been answered and that lines wait for
+	goal     *string               // the session that is to be shown, until it is
+	seen     map[string]bool       // ids of the messages that were said
+	shells   map[string]*shellLine // those that run, by OutputID
+	images   []slash.Image         // that go with the next text
+	said     string                // text of the last prompt from here: the daemon repeats it
+	prompted bool                  // the turn begins with a prompt
+	asked    string                // id of the approval that was said last
+	others   int                   // approvals of other sessions that were announced
+	leaving  bool                  // Ctrl+C was pressed once
 	quit     bool
 	none     error // why the session that the user named cannot be shown
 }
@@ -130,7 +131,7 @@ func (p *plain) loop(
 		switch {
 		case ready && p.nextHeld():
 			continue
-		case ready && p.over && len(p.held) == 0:
+		case ready && p.over && len(p.held) == 0 && len(p.shells) == 0:
 			return nil
 		case !ready || p.over:
 			lines = nil // what was typed before goes first
@@ -172,7 +173,7 @@ func (p *plain) result(msg tea.Msg) error {
 		if waitedFor(msg.Name) {
 			p.sending--
 		}
-		p.apply(msg.Outcome)
+		p.apply(p.shellEnded(msg.Outcome))
 	case started:
 		if msg.err != nil {
 			p.sayf("error: %s", msg.err)
@@ -275,6 +276,7 @@ func (p *plain) lost(d follow.Disconnected) {
 		p.sayf("no connection: %s; trying again", d.Err)
 	}
 	p.goal = nil // or no line would be read until there is a daemon
+	clear(p.shells)
 	p.offline, p.noDaemon = true, p.noDaemon || d.NoDaemon
 }
 
@@ -308,12 +310,19 @@ func (p *plain) readOut(all []jsontext.Value) {
 	var fresh []jsontext.Value
 	for _, entry := range all {
 		var e struct {
-			ID string `json:"id"`
+			ID   string `json:"id"`
+			Text string `json:"text"`
 		}
-		if err := json.Unmarshal(entry, &e); err != nil || !p.seen[e.ID] {
-			fresh = append(fresh, entry)
+		if err := json.Unmarshal(entry, &e); err == nil && p.seen[e.ID] {
+			continue
 		}
 		p.seen[e.ID] = true
+		switch rest, said := p.shellNote(e.Text); {
+		case !said:
+			fresh = append(fresh, entry)
+		case rest != "":
+			p.sayf("%s", rest)
+		}
 	}
 	if left := len(fresh) - plainEntries; left > 0 {
 		p.sayf("%d earlier ones are left out; `nous%s messages` prints all", left, p.opts.Flags)
@@ -351,6 +360,10 @@ func (p *plain) event(ev follow.Event) {
 			p.approvalEvent(e)
 			return
 		}
+		if e.Code == protocol.StatusOperationOutput {
+			p.shellSays(e)
+			return
+		}
 	}
 	p.opts.Event(ev.Event)
 }
@@ -370,6 +383,8 @@ func (p *plain) typed(text string) {
 		p.hold(text)
 	case !p.known || p.offline:
 		p.sayf("error: not connected to the daemon; nothing was sent")
+	case cmd != nil && strings.HasPrefix(cmd.Name, "bash"):
+		p.shellLine(cmd, rest)
 	case cmd != nil:
 		p.do(cmd.Name, func(ctx context.Context, at slash.Place) slash.Outcome { return cmd.Run(ctx, at, rest) })
 	default:

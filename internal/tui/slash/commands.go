@@ -211,8 +211,15 @@ func Parse(text string) (cmd *Command, rest string, err error) {
 }
 
 func noCommand(name string) error {
-	return fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, "+
-		"begin it with two", cell.Line(name, 40))
+	name = cell.Line(name, 40)
+	near := ""
+	for _, c := range Commands {
+		if len(name) > 2 && (strings.Contains(c.Name, name) || strings.Contains(name, c.Name)) {
+			near = ", did you mean /" + c.Name + "?"
+		}
+	}
+	return fmt.Errorf("there is no command /%s%s; /help lists them; to send a text that begins with a slash, "+
+		"begin it with two", name, near)
 }
 
 func chooseTools(ctx context.Context, p Place, arg string) Outcome {

@@ -36,7 +36,7 @@ func runShell(ctx context.Context, p Place, line string) Outcome {
 		return Failed(
 			errors.New("a run is active, and its order would break: !!COMMAND runs beside it, !COMMAND when it is over"))
 	}
-	r, err := shell(ctx, p, line, "I ran this in the shell:\n\n$ "+line)
+	r, err := shell(ctx, p, line, ShellNote(line))
 	switch {
 	case err != nil:
 		return Failed(err)
@@ -48,6 +48,9 @@ func runShell(ctx context.Context, p Place, line string) Outcome {
 	}
 	return Outcome{}
 }
+
+// ShellNote is what the message begins with by which the conversation has a line and its output.
+func ShellNote(line string) string { return "I ran this in the shell:\n\n$ " + line }
 
 // runShellAside is runShell without the conversation.
 func runShellAside(ctx context.Context, p Place, line string) Outcome {
