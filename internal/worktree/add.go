@@ -77,9 +77,16 @@ func Add(ctx context.Context, run Runner, dir, home, branch, title string) (t Tr
 	if err != nil {
 		return t, err
 	}
-	if err := t.add(ctx); err != nil {
+	current, err := from.currentBranch(ctx)
+	if err == nil {
+		err = t.add(ctx)
+	}
+	if err != nil {
 		t.unbranch(ctx)
 		return t, err
+	}
+	if err := (record{Dir: resolved(t.Dir), From: current}).save(home); err != nil {
+		return t, errors.Join(err, t.TakeBack(ctx))
 	}
 	return t, nil
 }
@@ -149,7 +156,7 @@ func (t Tree) remove(ctx context.Context) error {
 // TakeBack removes what Add has made, as nobody has worked there yet. A branch
 // that was there before stays. It does so also after the end of ctx.
 func (t Tree) TakeBack(ctx context.Context) error {
-	return cmp.Or(t.remove(ctx), t.unbranch(ctx))
+	return cmp.Or(forgetRecord(t.base, t.Dir), t.remove(ctx), t.unbranch(ctx))
 }
 
 // removeEmpty removes the empty folders from dir up to top, and top not.
