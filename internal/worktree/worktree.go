@@ -96,3 +96,11 @@ func linked(common string) []string {
 	}
 	return dirs
 }
+
+// Main is the main checkout of the worktree's repository, "" if it has none.
+func (t Tree) Main() string {
+	if filepath.Base(t.common) != ".git" {
+		return ""
+	}
+	return filepath.Dir(t.common)
+}
