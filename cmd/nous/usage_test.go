@@ -132,6 +132,7 @@ var wrongLines = []struct{ line, want string }{
 	{"land now", `land takes no arguments, and got "now"`},
 	{"land --squash --rebase", `--squash, --merge and --rebase exclude each other`},
 	{"land --dry-run --remove", `--dry-run does nothing: it goes with neither --ask nor --remove`},
+	{"pr now", `pr takes no arguments, and got "now"`},
 	{"proxy extra", `proxy takes no arguments, and got "extra"`},
 	{"ping extra", `ping takes no arguments, and got "extra"`},
 	{"state extra", `state takes no arguments, and got "extra"`},

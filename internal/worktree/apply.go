@@ -70,19 +70,41 @@ func (l *landing) apply(ctx context.Context) error {
 			return err
 		}
 	}
+	l.As = as
+	if err := l.carryOut(ctx, j); err != nil {
+		if !l.begun() {
+			l.As = ""
+		}
+		return err
+	}
+	return nil
+}
+
+// errIndex says that an index is not what it was when it was copied.
+var errIndex = errors.New("git has changed it meanwhile; nothing was landed, try again")
+
+// errMoved says that a branch is not where it was when it was looked at.
+var errMoved = errors.New("has changed meanwhile; nothing was landed, try again")
+
+// carryOut changes the branches, and then all else.
+func (l *landing) carryOut(ctx context.Context, j journal) error {
 	if err := migrate(l.objects, filepath.Join(l.link.common, "objects")); err != nil {
 		return err
 	}
 	if err := j.begin(l.state); err != nil {
 		return err
 	}
-	if err = l.unchanged(j); err == nil {
-		err = l.moveBranches(ctx, j)
-	}
-	if err != nil {
+	if err := l.unchanged(j); err != nil {
 		return errors.Join(err, j.takeBack(l.state))
 	}
-	l.As = as
+	switch err := l.moveBranches(ctx, j); {
+	case errors.Is(err, errMoved):
+		return errors.Join(err, j.takeBack(l.state))
+	case err != nil: // it was interrupted, and may have moved them
+		ctx, cancel := backTime(ctx)
+		defer cancel()
+		return errors.Join(err, j.resume(ctx, l.r.Home, l.state))
+	}
 	return j.finish(ctx, l.r.Home, l.state)
 }
 
@@ -109,7 +131,7 @@ func (l *landing) unchanged(j journal) error {
 	}
 	for _, gitDir := range j.locked() {
 		if signature(filepath.Join(gitDir, "index")) != was[gitDir] {
-			return fmt.Errorf("git has changed %s meanwhile; nothing was landed, try again", filepath.Join(gitDir, "index"))
+			return fmt.Errorf("%s: %w", filepath.Join(gitDir, "index"), errIndex)
 		}
 	}
 	return nil
@@ -118,9 +140,11 @@ func (l *landing) unchanged(j journal) error {
 // moveBranches is the moment from which the landing is done.
 func (l *landing) moveBranches(ctx context.Context, j journal) error {
 	lines := fmt.Sprintf("update refs/heads/%s %s %s\n", j.Into, j.New, j.Old)
-	if j.Index {
+	switch {
+	case j.Into == j.Branch: // it is committed, and not landed
+	case j.Index:
 		lines += fmt.Sprintf("update refs/heads/%s %s %s\n", j.Branch, j.Commit, l.head)
-	} else { // nobody has committed meanwhile
+	default: // nobody has committed meanwhile
 		lines += fmt.Sprintf("verify refs/heads/%s %s\n", j.Branch, l.head)
 	}
 	at := of(Directly, l.link.common)
@@ -129,7 +153,7 @@ func (l *landing) moveBranches(ctx context.Context, j journal) error {
 	}
 	_, err := at.gitWith(ctx, []byte(lines), "update-ref", "-m", "nous land: "+j.Branch, "--stdin")
 	if refused(err) {
-		return fmt.Errorf("%s or %s has changed meanwhile; nothing was landed, try again (%w)", j.Into, j.Branch, err)
+		return fmt.Errorf("%s or %s %w (%w)", j.Into, j.Branch, errMoved, err)
 	}
 	return err
 }

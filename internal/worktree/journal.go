@@ -137,6 +137,9 @@ func (j journal) finish(ctx context.Context, home, state string) error {
 			return err
 		}
 	}
+	if j.Into == j.Branch { // it is committed, and not landed
+		return j.takeBack(state)
+	}
 	known, err := readRecord(home, j.Dir)
 	if err != nil {
 		return err

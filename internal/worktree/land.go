@@ -97,7 +97,17 @@ func Plan(ctx context.Context, r LandRequest) (Landing, error) {
 // No hook is run, and no filter, merge driver or program to sign with that the repository's
 // own configuration names: a file that needs one is a refusal. It blocks until all files
 // are there.
-func Land(ctx context.Context, r LandRequest) (Landing, error) {
+func Land(ctx context.Context, r LandRequest) (l Landing, err error) {
+	const tries = 3 // a git status in a prompt writes the index, too
+	for range tries {
+		if l, err = landOnce(ctx, r); !errors.Is(err, errIndex) {
+			break
+		}
+	}
+	return l, err
+}
+
+func landOnce(ctx context.Context, r LandRequest) (Landing, error) {
 	l, err := open(ctx, r)
 	if err != nil {
 		return Landing{}, err

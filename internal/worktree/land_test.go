@@ -563,3 +563,31 @@ func TestCommitsAreSignedAsTheUserHasIt(t *testing.T) {
 		}
 	}
 }
+
+// A branch that somebody moves between the look and the deed stays as it is.
+func TestABranchThatMovesMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.work("a", "topic\n")
+	commit := run(t, b.main, "commit-tree", "-p", "main", "-m", "meanwhile", "main^{tree}")
+	before := b.picture()
+	l, err := open(t.Context(), b.request(Squash))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.plan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, b.main, "update-ref", "refs/heads/main", commit)
+	wantError(t, l.apply(t.Context()), "main or topic has changed meanwhile; nothing was landed, try again")
+	l.close()
+	after := b.picture()
+	for _, other := range []string{"fsck", "refs"} { // what was to be landed dangles
+		delete(before, other)
+		delete(after, other)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("something changed (-before +after):\n%s", diff)
+	}
+	b.land(Squash)
+	b.clean()
+}
