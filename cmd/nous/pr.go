@@ -106,28 +106,32 @@ func forgeOf(ctx context.Context, to worktree.Remote) (forge, error) {
 			}
 		}
 	}
-	return forge{}, fmt.Errorf("neither gh nor glab is logged in at %s: gh auth login --hostname %[1]s is for GitHub, glab auth "+
-		"login --hostname %[1]s for GitLab", to.Host)
+	return forge{}, fmt.Errorf("neither gh nor glab is logged in at %s: gh auth login --hostname %[1]s is for GitHub, "+
+		"glab auth login --hostname %[1]s for GitLab", to.Host)
 }
 
 func (f forge) find() (forge, error) {
 	var err error
 	if f.path, err = exec.LookPath(f.program); err != nil {
 		site := map[string]string{"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}[f.program]
-		return f, fmt.Errorf("a %s is opened with %s, which is not installed (%s); nothing was committed or pushed", f.request,
-			f.program, site)
+		return f, fmt.Errorf("a %s is opened with %s, which is not installed (%s); nothing was committed or pushed",
+			f.request, f.program, site)
 	}
 	return f, nil
 }
 
 // open returns the address of the branch's request; there tells that it was open already.
 func (f forge) open(ctx context.Context, branch, into, title, body string) (url string, there bool, err error) {
-	list := []string{"pr", "list", "--repo", f.repository, "--head", branch, "--state", "open", "--limit", "1", "--json", "url"}
+	list := []string{
+		"pr", "list", "--repo", f.repository, "--head", branch, "--state", "open", "--limit", "1", "--json", "url",
+	}
 	create := []string{
 		"pr", "create", "--repo", f.repository, "--head", branch, "--base", into, "--title", title, "--body", body,
 	}
 	if f.program == "glab" {
-		list = []string{"mr", "list", "--repo", f.repository, "--source-branch", branch, "--per-page", "1", "--output", "json"}
+		list = []string{
+			"mr", "list", "--repo", f.repository, "--source-branch", branch, "--per-page", "1", "--output", "json",
+		}
 		create = []string{
 			"mr", "create", "--repo", f.repository, "--source-branch", branch, "--target-branch", into, "--title", title,
 			"--description", body, "--yes",

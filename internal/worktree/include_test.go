@@ -48,7 +48,9 @@ func TestIgnoredFilesComeAlong(t *testing.T) {
 		t.Errorf("got %v, %v, want the mode of the original", info, err)
 	}
 	said := strings.Join(tree.Included.LeftOut, "\n")
-	for _, want := range []string{`".env.out": is a link out of the folder`, `".env.up": is a link`, `".env.dir": is a link`} {
+	for _, want := range []string{
+		`".env.out": is a link out of the folder`, `".env.up": is a link`, `".env.dir": is a link`,
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not said of what was left out:\n%s", want, said)
 		}
@@ -77,7 +79,9 @@ func TestWhatIsCopiedLeavesNoFolder(t *testing.T) {
 	tree := add(t, b.main, b.home, "evil")
 	wantEmpty(t, outside)
 	said := strings.Join(tree.Included.LeftOut, "\n")
-	for _, want := range []string{`"conf/x.ignored": conf is no folder in the worktree`, `"huge.ignored": would be more than 256 MiB`} {
+	for _, want := range []string{
+		`"conf/x.ignored": conf is no folder in the worktree`, `"huge.ignored": would be more than 256 MiB`,
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not said of what was left out:\n%s", want, said)
 		}

@@ -175,7 +175,8 @@ func open(ctx context.Context, r LandRequest) (l *landing, err error) {
 	if err := os.MkdirAll(l.state, 0o700); err != nil {
 		return l, err
 	}
-	clearState(l.state)                                                                        // of one that was killed before it had begun
+	// of one that was killed before it had begun
+	clearState(l.state)
 	l.objects, err = os.MkdirTemp(filepath.Join(l.link.common, "objects"), "tmp_objdir-nous-") // git prune removes it
 	if err != nil {
 		return l, err

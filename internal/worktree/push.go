@@ -68,7 +68,8 @@ func Push(ctx context.Context, dir, branch string, to Remote) error {
 	}
 	p.env = []string{"GIT_ALLOW_PROTOCOL=https:http:ssh"}
 	ref := "refs/heads/" + branch
-	_, err = p.git(ctx, "push", "--quiet", "--no-verify", "--no-signed", "--recurse-submodules=no", "--", to.Name, ref+":"+ref)
+	_, err = p.git(ctx, "push", "--quiet", "--no-verify", "--no-signed", "--recurse-submodules=no", "--", to.Name,
+		ref+":"+ref)
 	return err
 }
 
@@ -107,8 +108,8 @@ func (l *landing) remote(ctx context.Context) (r Remote, err error) {
 	case len(names) == 0:
 		return r, ErrNoRemote
 	default:
-		return r, fmt.Errorf("the repository has the remotes %s, and none is that of %s: git branch --set-upstream-to says which",
-			strings.Join(names, ", "), l.Into)
+		return r, fmt.Errorf("the repository has the remotes %s, and none is that of %s: git branch --set-upstream-to says "+
+			"which", strings.Join(names, ", "), l.Into)
 	}
 	if out, err = l.tree.git(ctx, "remote", "get-url", "--push", "--all", r.Name); err != nil {
 		return r, err
@@ -133,7 +134,8 @@ func hostOf(address string) (host, path string) {
 			host = u.Hostname()
 		}
 		path = u.Path
-	} else if at, rest, ok := strings.Cut(address, ":"); ok && !strings.Contains(at, "/") && !strings.HasPrefix(rest, ":") {
+	} else if at, rest, ok := strings.Cut(address, ":"); ok && !strings.Contains(at, "/") &&
+		!strings.HasPrefix(rest, ":") {
 		_, host, ok = strings.Cut(at, "@")
 		if !ok {
 			host = at
