@@ -154,6 +154,7 @@ func newRecorder() *recorder {
 	record(r, SearchSessions)
 	record(r, ListTools)
 	record(r, SetModel)
+	record(r, SetAgentOption)
 	record(r, ReloadTools)
 	record(r, ListModels)
 	record(r, GetSystem)

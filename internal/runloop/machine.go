@@ -57,9 +57,12 @@ type machine struct {
 	// whether hooks may send a run back; nil: none can
 	stopHooks func(workdir string) bool
 	agents    Agents   // nil: there are none
+	agent     Agent    // of a hosted session; nil in one that is only read
 	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
 	cutCalls  []string // names of calls that were under way when the hosted agent ended
 	filesDir  string   // where the session's images are
+	// what the hosted agent has told last; nil: nothing since it was started
+	offer *model.AgentOffer
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string

@@ -133,6 +133,7 @@ func life() []Record {
 		AgentSession{ID: "s-1"},
 		AgentTook{Texts: 1},
 		AgentPrompted{RunID: "run-5", Text: "Go on."},
+		AgentChose{Choice: model.AgentChoice{ID: "model", Value: "large"}},
 	}
 	var records []Record
 	for i, f := range facts {
