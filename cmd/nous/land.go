@@ -51,7 +51,15 @@ killed meanwhile, the next nous land finishes it, or takes it back.`,
   nous land --rebase --into release --remove
   nous land --ask -m 'Fix the cart'`,
 		Args: cmdline.Wants(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.land(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := f.mode(); err != nil {
+				return err
+			}
+			if done, err := a.doneThere(cmd, args); done {
+				return err
+			}
+			return a.land(cmd.Context(), f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.squash, "squash", false, "as one commit; the default")

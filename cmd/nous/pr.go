@@ -35,7 +35,12 @@ with your own login, and asks for none: ssh needs a key without a passphrase or 
 		Example: `  nous pr
   nous pr --into release -m 'Fix the cart'`,
 		Args: cmdline.Wants(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.openRequest(cmd.Context(), into, message) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if done, err := a.doneThere(cmd, args); done {
+				return err
+			}
+			return a.openRequest(cmd.Context(), into, message)
+		},
 	}
 	cmd.Flags().StringVar(&into, "into", "", "ask for a merge into this `branch` instead")
 	cmd.Flags().StringVarP(&message, "message", "m", "", "the commit's and the request's `text` instead of the title")

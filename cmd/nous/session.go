@@ -146,6 +146,11 @@ another session has a folder there, and for a main checkout.`,
 		},
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if tree {
+				if done, err := a.doneThere(cmd, args); done {
+					return err
+				}
+			}
 			if len(args) == 0 {
 				args = []string{a.session}
 			}
@@ -173,9 +178,6 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 		return err
 	}
 	if tree {
-		if err := a.onDisk("--worktree", "delete --worktree"); err != nil {
-			return err
-		}
 		return a.deleteInWorktree(ctx, id)
 	}
 	return a.deleteNow(ctx, id)
@@ -216,7 +218,10 @@ The repository's hooks are not run.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate, Agent: agent}
 			if cmd.Flags().Changed("worktree") {
-				if err := a.onDisk("--worktree", a.newThere(branch)); err != nil {
+				if branch == "" {
+					return cmdline.Errorf("--worktree wants the name of a branch, or nothing at all")
+				}
+				if done, err := a.doneThere(cmd, args); done {
 					return err
 				}
 				return a.newInWorktree(cmd.Context(), branch, p)
@@ -235,22 +240,6 @@ The repository's hooks are not run.`,
 	cmd.Flags().StringVar(&branch, "worktree", "", "in a new git worktree, on this `branch`")
 	cmd.Flags().Lookup("worktree").NoOptDefVal = noBranch
 	return cmd
-}
-
-// newThere is the command that makes a worktree on the machine of the daemon.
-func (a *app) newThere(branch string) string {
-	command := "new --worktree"
-	if branch != noBranch {
-		command += "=" + branch
-	}
-	dir := a.workdir
-	if dir == "" && a.far != nil {
-		dir = a.far.Workdir
-	}
-	if dir != "" {
-		command += " --workdir " + dir
-	}
-	return command
 }
 
 func switchFlag(cmd *cobra.Command, activate *bool) {

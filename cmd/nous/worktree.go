@@ -16,7 +16,6 @@ import (
 	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/client/servers"
-	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/hookfile"
 	"noused/internal/protocol"
@@ -30,10 +29,7 @@ const noBranch = "a new one"
 // session there. Where there is no session, there is no worktree either; it stays
 // only where the daemon went away and may have made the session.
 func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSessionParams) error {
-	switch branch {
-	case "":
-		return cmdline.Errorf("--worktree wants the name of a branch, or nothing at all")
-	case noBranch:
+	if branch == noBranch {
 		branch = ""
 	}
 	dir, err := a.folder()
