@@ -102,9 +102,7 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	r := worktree.LandRequest{
 		Dir: s.Workdir, Home: worktree.Home(os.Getenv), Into: f.into, Mode: mode, Message: f.message,
 	}
-	working, stop := untilInterrupted(ctx)
-	defer stop()
-	l, err := a.landNow(working, r, s, f.dryRun)
+	l, err := a.landNow(ctx, r, s, f.dryRun)
 	var conflict *worktree.ConflictError
 	switch {
 	case errors.As(err, &conflict):
@@ -120,7 +118,6 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	if !f.remove {
 		return nil
 	}
-	stop()
 	return a.deleteInWorktree(ctx, s.SessionID)
 }
 
@@ -128,7 +125,9 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 func (a *app) landNow(ctx context.Context, r worktree.LandRequest, s protocol.SessionInfo, dry bool) (worktree.Landing,
 	error,
 ) {
-	l, err := worktree.Plan(ctx, r)
+	working, stop := untilInterrupted(ctx)
+	l, err := worktree.Plan(working, r)
+	stop()
 	if err != nil {
 		return l, err
 	}
@@ -136,10 +135,12 @@ func (a *app) landNow(ctx context.Context, r worktree.LandRequest, s protocol.Se
 		a.printLanding(l)
 		return l, nil
 	}
-	if r.Message, err = a.commitMessage(ctx, r.Message, cmp.Or(s.Title, l.Subject)); err != nil {
+	if r.Message, err = a.commitMessage(r.Message, cmp.Or(s.Title, l.Subject)); err != nil {
 		return l, err
 	}
-	if l, err = worktree.Land(ctx, r); err == nil {
+	working, stop = untilInterrupted(ctx)
+	defer stop()
+	if l, err = worktree.Land(working, r); err == nil {
 		a.printLanding(l)
 	}
 	return l, err
@@ -188,7 +189,7 @@ func (a *app) sessionInWorktree(ctx context.Context, remove bool) (s protocol.Se
 const maxMessage = 4 << 10
 
 // commitMessage is the one that was given, or the title, which a person may replace.
-func (a *app) commitMessage(ctx context.Context, given, title string) (string, error) {
+func (a *app) commitMessage(given, title string) (string, error) {
 	if strings.TrimSpace(given) != "" || !a.personThere() {
 		if given = cmp.Or(strings.TrimSpace(given), title); given == "" {
 			return "", errors.New("the session has no title: give the commit's message with -m")
@@ -201,9 +202,6 @@ func (a *app) commitMessage(ctx context.Context, given, title string) (string, e
 	}
 	fmt.Fprintf(a.Err, "message%s: ", hint)
 	line, err := bufio.NewReader(io.LimitReader(a.in, maxMessage)).ReadString('\n')
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
 	if err != nil {
 		return "", errors.New("no message was given, and nothing was landed")
 	}

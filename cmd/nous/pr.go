@@ -52,28 +52,34 @@ func (a *app) openRequest(ctx context.Context, into, message string) error {
 	if err != nil {
 		return err
 	}
+	r := worktree.LandRequest{Dir: s.Workdir, Home: worktree.Home(os.Getenv), Into: into, Message: message}
 	working, stop := untilInterrupted(ctx)
 	defer stop()
-	var hub forge
-	r := worktree.LandRequest{Dir: s.Workdir, Home: worktree.Home(os.Getenv), Into: into, Message: message}
-	l, to, err := worktree.Commit(working, r, func(l worktree.Landing, to worktree.Remote) (string, error) {
-		var err error
-		if hub, err = forgeOf(working, to); err == nil {
-			message, err = a.commitMessage(working, message, cmp.Or(s.Title, l.Subject))
-		}
-		return message, err
-	})
+	l, to, err := worktree.PlanPush(working, r)
 	if errors.Is(err, worktree.ErrNothingToLand) {
 		return fmt.Errorf("there is nothing to open a request with: %s has all that %s has", l.Into, l.Branch)
 	}
 	if err != nil {
 		return err
 	}
+	hub, err := forgeOf(working, to)
+	if err != nil {
+		return err
+	}
+	stop()
+	if r.Message, err = a.commitMessage(message, cmp.Or(s.Title, l.Subject)); err != nil {
+		return err
+	}
+	working, stop = untilInterrupted(ctx)
+	defer stop()
+	if l, err = worktree.Commit(working, r); err != nil {
+		return err
+	}
 	if err := worktree.Push(working, l.Dir, l.Branch, to); err != nil {
 		return err
 	}
 	a.Notef("pushed %s to %s", l.Branch, plain.OneLine(to.URL, 300))
-	title, body, _ := strings.Cut(message, "\n")
+	title, body, _ := strings.Cut(r.Message, "\n")
 	url, there, err := hub.open(working, l.Branch, l.Into, title, strings.TrimSpace(body))
 	if err != nil {
 		return err

@@ -20,39 +20,53 @@ type Remote struct {
 // ErrNoRemote says that the repository has no remote to push to.
 var ErrNoRemote = errors.New("the repository has no remote")
 
-// Commit commits what is not committed in a worktree, as Land does, and nothing more. It says
-// what the branch then has that Into has not, and fails with ErrNothingToLand where that is
-// nothing. The remote is where Push would push it: it is looked up before anything is changed.
-func Commit(ctx context.Context, r LandRequest, message func(Landing, Remote) (string, error)) (l Landing, at Remote,
-	err error,
-) {
-	w, err := open(ctx, r)
+// PlanPush says what a worktree's branch has that Into has not, committed or not, and where
+// Push would push it. It fails with ErrNothingToLand where that is nothing, and changes
+// nothing, as Plan does.
+func PlanPush(ctx context.Context, r LandRequest) (Landing, Remote, error) {
+	l, err := open(ctx, r)
 	if err != nil {
-		return l, at, err
+		return Landing{}, Remote{}, err
 	}
-	defer w.close()
-	for _, find := range []func(context.Context) error{w.findBranch, w.findTarget, w.snapshot, w.compare} {
+	defer l.close()
+	if err := l.planCommit(ctx); err != nil {
+		return l.Landing, Remote{}, err
+	}
+	to, err := l.remote(ctx)
+	return l.Landing, to, err
+}
+
+func (l *landing) planCommit(ctx context.Context) error {
+	for _, find := range []func(context.Context) error{l.findBranch, l.findTarget, l.snapshot, l.compare} {
 		if err := find(ctx); err != nil {
-			return w.Landing, at, err
+			return err
 		}
 	}
-	if at, err = w.remote(ctx); err != nil {
-		return w.Landing, at, err
-	}
-	if w.r.Message, err = message(w.Landing, at); err != nil || !w.dirty {
-		return w.Landing, at, err
-	}
-	sign, err := w.tree.signs(ctx)
+	return nil
+}
+
+// Commit commits what is not committed in a worktree, as Land does, and nothing more; As is
+// "" where there is nothing.
+func Commit(ctx context.Context, r LandRequest) (Landing, error) {
+	l, err := open(ctx, r)
 	if err != nil {
-		return w.Landing, at, err
+		return Landing{}, err
 	}
-	w.As, err = w.tree.commitTree(ctx, sign, w.treeID, strings.TrimSpace(w.r.Message)+"\n", nil, w.head)
+	defer l.close()
+	if err := l.planCommit(ctx); err != nil || !l.dirty {
+		return l.Landing, err
+	}
+	sign, err := l.tree.signs(ctx)
 	if err != nil {
-		return w.Landing, at, err
+		return l.Landing, err
 	}
-	j := w.journal(w.As, w.As) // a landing on itself
-	j.Into, j.Old = j.Branch, w.head
-	return w.Landing, at, w.carryOut(ctx, j)
+	l.As, err = l.tree.commitTree(ctx, sign, l.treeID, strings.TrimSpace(r.Message)+"\n", nil, l.head)
+	if err != nil {
+		return l.Landing, err
+	}
+	j := l.journal(l.As, l.As) // a landing on itself
+	j.Into, j.Old = j.Branch, l.head
+	return l.Landing, l.carryOut(ctx, j)
 }
 
 // Push pushes a worktree's branch to the branch of that name at a remote. It blocks until that

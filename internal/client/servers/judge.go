@@ -109,10 +109,13 @@ func HooksText(path string, list []hookfile.Hook, setup []string) string {
 		out.WriteString(text + "\n")
 	}
 	what := format.Count(len(list), "hook")
-	if len(setup) > 0 {
+	switch {
+	case len(setup) > 0 && len(list) > 0:
 		what += " and a setup of worktrees"
+	case len(setup) > 0:
+		what = "a setup of worktrees"
 	}
-	line("%s has %s. They would run in this folder, in the sandbox, no matter who wrote the file.", path, what)
+	line("%s has %s. All of it would run in the sandbox, no matter who wrote the file.", path, what)
 	for _, k := range list {
 		out.WriteString("\n")
 		of := ""
