@@ -135,6 +135,20 @@ export interface BranchSessionParams {
   workdir?: string;
 }
 
+export interface CallToolParams {
+  arguments?: Record<string, unknown>;
+  /** who calls, for people; at most 100 bytes */
+  client?: string;
+  /** a tool's name */
+  name: string;
+  /** a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id */
+  output_id?: string;
+  /** absent: the active session */
+  session_id?: string;
+  /** of a hosted agent, for its own session */
+  token?: string;
+}
+
 export interface CompactSessionParams {
   /** what the summary should mind */
   instruction?: string;
@@ -337,10 +351,14 @@ export interface ListSkillsParams {
 }
 
 export interface ListToolsParams {
+  /** only those that call_tool can call now, for those who may call them */
+  callable?: boolean;
   /** those that a new session in the daemon's folder has: no session is read or made; not with session_id */
   daemon?: boolean;
   /** absent: the active session */
   session_id?: string;
+  /** as in call_tool */
+  token?: string;
 }
 
 export interface MarkReadParams {
@@ -1324,6 +1342,8 @@ export interface SubscribeParams {
   after?: number;
   epoch?: string;
   session_id?: string;
+  /** of a hosted agent: its session's events, and those of no session; needed on the socket for agents */
+  token?: string;
   types?: Array<string>;
 }
 
@@ -1349,6 +1369,30 @@ export interface System {
 export interface TitleAccepted {
   command: string;
   title: string;
+}
+
+export interface ToolCalledError {
+  code: string;
+  details?: unknown;
+  message: string;
+}
+
+export interface ToolCalledImages {
+  data: string;
+  media_type: string;
+}
+
+export interface ToolCalled {
+  error?: ToolCalledError;
+  /** what of the result is for the eye */
+  images?: Array<ToolCalledImages>;
+  ok: boolean;
+  outputs?: Record<string, string>;
+  /** the text for the model */
+  result: string;
+  tool_call_id: string;
+  /** the tool's own result as it came */
+  value?: unknown;
 }
 
 export interface ToolEndAttachments {
@@ -1591,6 +1635,8 @@ export interface Commands {
   approve: { payload: ApproveParams; reply: ApproveAccepted };
   /** Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one. */
   branch_session: { payload: BranchSessionParams; reply: Branch };
+  /** Calls a tool as a session's model does: rules are asked, and people where they say so; refused to the daemon's own descendants that have no token of the session. */
+  call_tool: { payload: CallToolParams; reply: ToolCalled };
   /** Summarises the older part of a session. */
   compact_session: { payload: CompactSessionParams; reply: Compaction };
   /** Removes a session for ever; refused while it runs. */

@@ -57,10 +57,10 @@ func (a *app) restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart",
 		Short: "Restart the daemon, to run a newer one; its runs go on",
-		Long: `Restart the daemon: the program that is at its path now takes its place, with the
-command line and the environment that it had. A daemon of systemd's is restarted by
-systemd, as its unit says. Runs get a while (drain_timeout) to reach a boundary, and go
-on. Clients that connect meanwhile wait. Where none runs, one is started.
+		Long: `Restart the daemon: the program that is at its path now takes its place, in the same
+process, with the command line and the environment that it had. Hosted agents live on, in
+the middle of a turn too; other runs get a while (drain_timeout) to reach a boundary, and
+go on. Clients that connect meanwhile wait. Where none runs, one is started.
 
 Nothing happens where the new program is no noused, is too old for the journals or cannot
 read the configuration: that is told first.`,

@@ -36,7 +36,7 @@ Without a command it lists them, as nous mcp list does.`,
 	}
 	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(),
 		a.mcpImportCommand(),
-		a.mcpLoginCommand(), a.mcpLogoutCommand())
+		a.mcpLoginCommand(), a.mcpLogoutCommand(), a.mcpServeCommand())
 	return cmd
 }
 

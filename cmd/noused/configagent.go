@@ -17,6 +17,7 @@ var agentKeys = []fileKey{
 	{"env", "table", "Variables for the agent, beside those that every tool gets; {env.NAME} is the daemon's own NAME."},
 	{"sandbox", "true or false", "Whether it runs in the sandbox of tools. Default: false."},
 	{"writable", "array of paths", "What it may write to in the sandbox, beside the session's folder."},
+	{"tools", "true or false", "Whether it is given noused's tools, and the MCP servers of mcp.json. Default: true."},
 	{"resume", "continue or stop", "What happens to a run that a crash has cut. Default: continue."},
 	{"idle_timeout", "time", "The longest silence in a turn, after which the agent is ended and started again. Default: " +
 		"there is none."},
@@ -76,6 +77,12 @@ func (r *resolver) agent(name string) (s agent.Spec) {
 	v, from = at("sandbox")
 	if box, ok := v.(bool); ok {
 		s.Sandbox = box
+	} else if v != nil {
+		r.fail(from, "got %v, want true or false", v)
+	}
+	v, from = at("tools")
+	if give, ok := v.(bool); ok {
+		s.NoTools = !give
 	} else if v != nil {
 		r.fail(from, "got %v, want true or false", v)
 	}

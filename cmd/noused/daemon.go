@@ -85,19 +85,23 @@ type Daemon struct {
 
 	levels, stops, hangups chan os.Signal
 
-	store   *session.Store
-	sockets *server.Sockets
-	debug   *debugging // nil: none
-	audit   *audit.Log
-	rules   *rules
-	events  *event.Log
-	tools   *registry.Registry
-	models  *liveModels
-	agents  *agent.Agents
-	hooks   *hook.Hooks
-	hub     *runloop.Hub
-	mux     *protocol.Mux
-	fleet   *host.Host // nil: none
+	store     *session.Store
+	sockets   *server.Sockets
+	forAgents *server.Sockets // nil: hosted agents get none of our tools
+	tokens    tokens
+	debug     *debugging // nil: none
+	audit     *audit.Log
+	rules     *rules
+	events    *event.Log
+	tools     *registry.Registry
+	models    *liveModels
+	agents    *agent.Agents
+	kept      []agent.Left // for the next program
+	hooks     *hook.Hooks
+	hub       *runloop.Hub
+	mux       *protocol.Mux
+	agentMux  *protocol.Mux // of forAgents
+	fleet     *host.Host    // nil: none
 
 	held     *budget.Budget // memory, of all clients
 	readers  *server.Readers
@@ -114,7 +118,7 @@ type Daemon struct {
 // nothing is left open. read reads the configuration again.
 func New(cfg Config, read func() (Config, error), out *logOutput) (*Daemon, error) {
 	d := &Daemon{
-		cfg: cfg, read: read, out: out, log: out.Logger, mux: new(protocol.Mux),
+		cfg: cfg, read: read, out: out, log: out.Logger, mux: new(protocol.Mux), agentMux: new(protocol.Mux),
 		levels: make(chan os.Signal, 4), stops: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
 		held: budget.New(cfg.MaxLine + shared), readers: new(server.Readers),
 		info: protocol.DaemonInfo{
@@ -165,6 +169,10 @@ func (d *Daemon) open() (err error) {
 		return running(err)
 	}
 	d.atClose(d.sockets.Close)
+	if d.tokens, err = openTokens(d.cfg.StateDir); err != nil {
+		return running(err)
+	}
+	d.openAgentSockets()
 	if d.debug, err = openDebug(d.cfg.DebugSocket, d.log); err != nil {
 		return running(err)
 	}
@@ -188,7 +196,9 @@ func (d *Daemon) load() (err error) {
 		return err
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
-	d.agents = openAgents(d.cfg, d.tools, d.rules)
+	d.agents = d.openAgents()
+	d.atClose(d.agents.Close)
+	d.takeOver()
 	d.openHooks()
 	return nil
 }
@@ -224,7 +234,7 @@ func (d *Daemon) wire() error {
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
 		Instructions: instructionsAdapter{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
-		Agents:          hostedAgents{d.agents},
+		Agents: hostedAgents{d.agents}, Token: d.tokens.is,
 		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
@@ -262,10 +272,15 @@ func (d *Daemon) wire() error {
 // bind gives every command its handler, and joins the fleet.
 func (d *Daemon) bind() (err error) {
 	d.hub.Bind(d.mux)
-	protocol.HandleFunc(d.mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
-		return protocol.Pong{Message: "pong", Version: d.info.Version, PID: d.info.PID}, nil
-	})
-	d.leaving = &shutdown{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
+	d.hub.BindAgents(d.agentMux)
+	for _, mux := range []*protocol.Mux{d.mux, d.agentMux} {
+		protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
+			return protocol.Pong{Message: "pong", Version: d.info.Version, PID: d.info.PID}, nil
+		})
+	}
+	d.leaving = &shutdown{
+		cfg: d.cfg, store: d.store, sockets: d.sockets, forAgents: d.forAgents, asked: make(chan struct{}),
+	}
 	protocol.HandleFunc(d.mux, protocol.Shutdown, d.leaving.shutdown)
 	protocol.HandleFunc(d.mux, protocol.ReloadTools,
 		func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
@@ -308,7 +323,7 @@ func (d *Daemon) openTools() (*registry.Registry, error) {
 				CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg),
 			}),
 		},
-		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath,
+		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath, Left: takenOver.processes(),
 		Changed: func(server string) {
 			d.events.Append(protocol.Status{
 				Code:    protocol.StatusToolsChanged,
@@ -416,10 +431,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	add(func() error {
 		err := d.hub.Run(stopping)
-		d.hub.Drain(d.cfg.DrainTimeout)
+		if d.leaving.leavesAgents() {
+			d.hub.Leave(d.cfg.DrainTimeout)
+		} else {
+			d.hub.Drain(d.cfg.DrainTimeout)
+		}
 		d.events.Close()
 		d.fleet.Close()
 		d.notifier.Close()
+		d.leaveAgents()
 		d.tools.Close(context.WithoutCancel(ctx))
 		finish()
 		return err
@@ -431,6 +451,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	add(func() error {
 		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, lines, d.log)
 	})
+	if d.forAgents != nil {
+		add(func() error { return server.ServeCommands(drained, d.forAgents.Commands, d.agentMux, lines, d.log) })
+		add(func() error {
+			return server.ServeEvents(drained, d.forAgents.Events, d.events, d.readers, lines, d.log)
+		})
+	}
 	add(func() error { return d.debug.serve(drained) })
 	add(func() error { return d.pruning.run(stopping) })
 	// a restart may drain for longer than systemd waits
@@ -455,11 +481,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.halt(s)
 	default:
 	}
-	d.log.Info("stopped")
-	if err == nil || errors.Is(err, context.Canceled) {
-		return d.leaving.end()
+	defer d.log.Info("stopped")
+	if err != nil && !errors.Is(err, context.Canceled) {
+		d.tools.EndKept()
+		return err
 	}
-	return err
+	return d.ending()
 }
 
 // obey does what signals and clients ask, and returns when the daemon is to stop. A

@@ -187,7 +187,7 @@ func outcome(t *testing.T, r response) string {
 }
 
 // ended reports whether a process has ended within d.
-func ended(t *testing.T, pid int, d time.Duration) bool {
+func ended(t testing.TB, pid int, d time.Duration) bool {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Args[0] = "noused"
 	}
 	testscript.Main(testenv.M{M: m}, map[string]func(){
-		"noused": main, "scripted-agent": agenttest.Main, relayCommand: rawRelay, sayCommand: sayToTheDaemon,
+		"noused": main, "nous": serveTools, "scripted-agent": agenttest.Main, relayCommand: rawRelay, sayCommand: sayToTheDaemon,
 		traceCommand: traceAProcess, manyCommand: serveMany, hugeCommand: serveHuge,
 	})
 }

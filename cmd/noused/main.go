@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,14 @@ import (
 	"noused/internal/proc"
 )
 
+// init has main be on the main thread where hosted agents were left: that becomes the parent of
+// all children (proc.ServeMain).
+func init() {
+	if leftAgents() {
+		runtime.LockOSThread()
+	}
+}
+
 func main() {
 	// The hidden sub-commands guardian and exec-sandboxed come before everything
 	// else: they start with every tool, and have nothing to clean up.
@@ -33,7 +42,13 @@ func main() {
 	}
 	sayReady, inherited, owner = detach.Ready(), inherit(), detach.Owned()
 	_ = program()
-	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	run := func() { os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
+	if inherited[agentsFile] == nil {
+		run()
+	}
+	takenOver = readHandover(inherited[agentsFile])
+	go run()
+	proc.ServeMain()
 }
 
 // execute runs the command line and returns the exit status: 0 after a clean

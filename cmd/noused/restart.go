@@ -65,7 +65,11 @@ func openSockets(path string) (*server.Sockets, error) {
 
 // restartError is what Run ends with where the daemon is to start anew: these are
 // the files that it leaves.
-type restartError struct{ files map[string]*os.File }
+type restartError struct {
+	files map[string]*os.File
+	// executes is syscall.Exec, or the way to do it where hosted agents live on.
+	executes func(path string, args, env []string) error
+}
 
 func (*restartError) Error() string { return "the daemon starts anew" }
 
@@ -84,9 +88,13 @@ func (r *restartError) exec() error {
 		left = append(left, name+"="+strconv.Itoa(int(f.Fd())))
 	}
 	env := append(environmentFile.Without(os.Environ()), detach.InheritVariable+"="+strings.Join(left, " "))
-	err := syscall.Exec(program(), os.Args, env)
+	executes := r.executes
+	if executes == nil {
+		executes = syscall.Exec
+	}
+	err := executes(program(), os.Args, env)
 	if err != nil { // it has gone meanwhile: what runs is still there
-		err = errors.Join(err, syscall.Exec(selfPath, os.Args, env))
+		err = errors.Join(err, executes(selfPath, os.Args, env))
 	}
 	return fmt.Errorf("restart: %w", err)
 }
@@ -114,16 +122,20 @@ var program = sync.OnceValue(func() string {
 
 // shutdown is how a client ends the daemon.
 type shutdown struct {
-	cfg     Config
-	store   *session.Store
-	sockets *server.Sockets
-	asked   chan struct{} // closed when it is to end
+	cfg       Config
+	store     *session.Store
+	sockets   *server.Sockets
+	forAgents *server.Sockets // nil: none
+	asked     chan struct{}   // closed when it is to end
 
 	trying sync.Mutex // held while the next program is tried
 
-	mu   sync.Mutex
-	gone bool
-	left map[string]*os.File // where it is to start anew
+	mu    sync.Mutex
+	gone  bool
+	left  map[string]*os.File // where it is to start anew
+	hosts bool                // the next program takes over hosted agents
+	// for restartError
+	executes func(path string, args, env []string) error
 }
 
 // shutdown has the daemon stop, or start anew, when the answer is on its way.
@@ -143,10 +155,31 @@ func (d *shutdown) shutdown(ctx context.Context, p protocol.ShutdownParams) (pro
 	if d.going() {
 		return reply, stopsAlready()
 	}
-	if err := tryNext(ctx); err != nil {
+	hosts, err := tryNext(ctx)
+	if err != nil {
 		return reply, err
 	}
-	return reply, d.start(d.leave)
+	return reply, d.start(func() error {
+		d.hosts = hosts && owner == nil
+		return d.leave()
+	})
+}
+
+// leavesAgents reports that the daemon starts anew, and that the next program takes over hosted
+// agents.
+func (d *shutdown) leavesAgents() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.left != nil && d.hosts
+}
+
+// leaveAlso keeps a file more for the next program, and has that executed in another way.
+func (d *shutdown) leaveAlso(name string, f *os.File, executes func(path string, args, env []string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left != nil {
+		d.left[name], d.executes = f, executes
+	}
 }
 
 func stopsAlready() error {
@@ -202,6 +235,11 @@ func (d *shutdown) leave() error {
 		"state-lock": held, "commands": kept.Commands, "events": kept.Events,
 		"socket-lock": kept.Lock,
 	}
+	if d.forAgents != nil { // else the next program makes its own
+		if kept, err := d.forAgents.Keep(); err == nil {
+			d.left["agent-commands"], d.left["agent-events"] = kept.Commands, kept.Events
+		}
+	}
 	return nil
 }
 
@@ -212,16 +250,16 @@ func (d *shutdown) end() error {
 	if d.left == nil {
 		return nil
 	}
-	return &restartError{d.left}
+	return &restartError{d.left, d.executes}
 }
 
 // tryNext has the program that would take this one's place read the configuration, and
 // say which journals it reads: what cannot start is to be known before anything has
 // stopped. A program that cannot try, as an older one, cannot take over the sockets
-// either.
-func tryNext(ctx context.Context) error {
+// either. hosts reports that it takes over hosted agents.
+func tryNext(ctx context.Context) (hosts bool, err error) {
 	if err := trust.Program(program()); err != nil {
-		return notRestarted("%v", err)
+		return false, notRestarted("%v", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -230,19 +268,19 @@ func tryNext(ctx context.Context) error {
 	cmd.WaitDelay = time.Second
 	var says, complains beginning
 	cmd.Stdout, cmd.Stderr = &says, &complains
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return judgeNext(string(says))
+		return strings.Contains(string(complains), takesAgents), judgeNext(string(says))
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return notRestarted(
+		return false, notRestarted(
 			"%s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other",
 			program())
 	case exit != nil && len(complains) > 0:
-		return notRestarted("%s", plaintext.Clean(strings.TrimSpace(string(complains))))
+		return false, notRestarted("%s", plaintext.Clean(strings.TrimSpace(string(complains))))
 	}
-	return notRestarted("%s cannot be run: %v", program(), err)
+	return false, notRestarted("%s cannot be run: %v", program(), err)
 }
 
 // judgeNext looks at what the next program has said of itself.
@@ -285,8 +323,9 @@ func tryCommand(getenv func(string) string) *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := readSettings(cmd.Flags(), getenv)
-			if err == nil {
+			if err == nil { // a daemon of an older version reads the first alone
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%d\n", triedWell, session.JournalVersion)
+				fmt.Fprint(cmd.ErrOrStderr(), takesAgents)
 			}
 			return err
 		},

@@ -192,17 +192,14 @@ func (s *statusLine) saw(ev protocol.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch ev := ev.(type) {
-	case protocol.AgentStart:
-		s.runs[ev.RunID] = struct{}{}
 	case protocol.AgentEnd:
 		delete(s.runs, ev.RunID)
-	case protocol.Status:
-		if ev.Code != protocol.StatusRunResumed {
+	default: // that of a hosted agent may go on without having started here
+		id := ev.Where().RunID
+		if _, known := s.runs[id]; known || id == "" {
 			return
 		}
-		s.runs[ev.RunID] = struct{}{}
-	default:
-		return
+		s.runs[id] = struct{}{}
 	}
 	s.nudge()
 }

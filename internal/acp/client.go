@@ -35,6 +35,9 @@ type AgentSaid struct {
 			Image           bool `json:"image"`
 			EmbeddedContext bool `json:"embeddedContext"`
 		} `json:"promptCapabilities"`
+		MCP struct {
+			HTTP bool `json:"http"`
+		} `json:"mcpCapabilities"`
 		Session map[string]jsontext.Value `json:"sessionCapabilities"`
 		Meta    jsontext.Value            `json:"_meta"`
 	} `json:"agentCapabilities"`
@@ -75,9 +78,38 @@ type AuthMethod struct {
 
 // OpenRequest is session/new, and with an id session/load and session/resume.
 type OpenRequest struct {
-	SessionID  string           `json:"sessionId,omitzero"`
-	CWD        string           `json:"cwd"`
-	MCPServers []jsontext.Value `json:"mcpServers"`
+	SessionID  string        `json:"sessionId,omitzero"`
+	CWD        string        `json:"cwd"`
+	MCPServers []ServerEntry `json:"mcpServers"`
+}
+
+// ServerEntry is an MCP server for an agent: a program, or with Type "http" an address.
+type ServerEntry struct {
+	Type    string
+	Name    string
+	Command string
+	Args    []string
+	Env     []Pair
+	URL     string
+	Headers []Pair
+}
+
+// MarshalJSON has the lists that the protocol wants, also where they are empty.
+func (e ServerEntry) MarshalJSON() ([]byte, error) {
+	if e.Type == "http" {
+		return json.Marshal(struct {
+			Type    string `json:"type"`
+			Name    string `json:"name"`
+			URL     string `json:"url"`
+			Headers []Pair `json:"headers"`
+		}{e.Type, e.Name, e.URL, e.Headers})
+	}
+	return json.Marshal(struct {
+		Name    string   `json:"name"`
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+		Env     []Pair   `json:"env"`
+	}{e.Name, e.Command, e.Args, e.Env})
 }
 
 // Offered is what an agent says in its answers to session/new, session/load and

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,10 @@ type Handler interface {
 
 // Conn is one connection to a client.
 type Conn struct {
-	lines *protocol.LineReader
-	out   *outbox
+	lines  *protocol.LineReader
+	out    *outbox
+	paused atomic.Bool
+	rest   []byte // of a line, that Serve has read; valid once that has returned
 
 	mu    sync.Mutex
 	last  int64
@@ -98,6 +101,8 @@ func (c *Conn) Serve(h Handler) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("read: %w", err)
+		case c.lines.Cut() && c.paused.Load():
+			c.rest = bytes.Clone(line)
 		default:
 			c.handleLine(h, line)
 		}
@@ -225,6 +230,19 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (jsontext.Va
 func (c *Conn) CallThen(ctx context.Context, method string, params any, then func(jsontext.Value, *Error)) (
 	jsontext.Value, error,
 ) {
+	return c.Ask(method, params, then).Wait(ctx)
+}
+
+// Question is a request of ours.
+type Question struct {
+	ID    int64
+	conn  *Conn
+	waits chan answer
+}
+
+// Ask sends a request, whose answer is to be waited for. It does not block. then is called as
+// CallThen says.
+func (c *Conn) Ask(method string, params any, then func(jsontext.Value, *Error)) *Question {
 	c.mu.Lock()
 	c.last++
 	id, waits := c.last, make(chan answer, 1)
@@ -236,8 +254,14 @@ func (c *Conn) CallThen(ctx context.Context, method string, params any, then fun
 		Method  string `json:"method"`
 		Params  any    `json:"params"`
 	}{"2.0", id, method, params})
+	return &Question{id, c, waits}
+}
+
+// Wait waits for the answer, as Call does.
+func (q *Question) Wait(ctx context.Context) (jsontext.Value, error) {
+	c, id := q.conn, q.ID
 	select {
-	case a := <-waits:
+	case a := <-q.waits:
 		if a.err != nil {
 			return nil, a.err
 		}
@@ -254,6 +278,61 @@ func (c *Conn) CallThen(ctx context.Context, method string, params any, then fun
 		c.Notify(CancelRequest, CancelRequestParams{RequestID: jsontext.Value(strconv.FormatInt(id, 10))})
 	}
 	return nil, context.Cause(ctx)
+}
+
+// Pause has Serve keep the beginning of a line whose end has not come when its input ends: a
+// Conn of the next program goes on with it. It is to be called before the input ends.
+func (c *Conn) Pause() { c.paused.Store(true) }
+
+// Left is what a connection was when its Serve had returned after Pause.
+type Left struct {
+	Rest []byte `json:"rest"` // the beginning of a line
+	Last int64  `json:"last"` // id of a request
+}
+
+// Leave writes what waits, as Close does, and returns what the next program goes on with.
+// ok is false where the other side has not read all.
+func (c *Conn) Leave() (left Left, ok bool) {
+	c.Close()
+	unread, _, err := c.out.state()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Left{c.rest, c.last}, unread == 0 && err == nil
+}
+
+// Resume is NewConn for a connection that a former program has left.
+func Resume(left Left, in io.Reader, out io.Writer) *Conn {
+	c := NewConn(io.MultiReader(bytes.NewReader(left.Rest), in), out)
+	c.last = left.Last
+	return c
+}
+
+// Asked is a request that a former program has sent and that has no answer yet; with 0 one that
+// has.
+func (c *Conn) Asked(id int64) *Question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waits := make(chan answer, 1)
+	if id != 0 {
+		c.asked[id] = waiting{answer: waits}
+	}
+	return &Question{id, c, waits}
+}
+
+// Waits reports that the answer to a request has not come.
+func (q *Question) Waits() bool {
+	q.conn.mu.Lock()
+	defer q.conn.mu.Unlock()
+	_, waits := q.conn.asked[q.ID]
+	return waits
+}
+
+// Unanswered is a request of the other side that a former program has not answered.
+func (c *Conn) Unanswered(id jsontext.Value) *Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[string(id)] = true
+	return &Request{ID: id, conn: c}
 }
 
 func (c *Conn) fail(id jsontext.Value, err *Error) {

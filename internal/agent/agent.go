@@ -26,9 +26,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"noused/internal/acp"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/proc"
@@ -41,19 +43,24 @@ type Spec struct {
 	Env      map[string]string // beside what every tool gets
 	Sandbox  bool              // it runs in the sandbox of tools
 	Writable []string          // absolute paths that it may write to then
+	NoTools  bool              // it is given no MCP servers, ours neither
 	Stop     bool              // a run that a crash has cut is not to go on
 	Idle     time.Duration     // a silence in a turn that ends the agent; 0: none does
 	Install  string            // the line that installs it, "" where that is not known
 	SignIn   string            // the line that signs in
 }
 
-// Options are what Agents need of the daemon. All are required but Default.
+// Options are what Agents need of the daemon. All are required but Default and Servers.
 type Options struct {
 	Specs   []Spec // one for each name
 	Default string // the agent of sessions that name none; "": the daemon's own loop
 	Version string // of the daemon
 	// Start starts an agent's program in a session's folder.
 	Start func(ctx context.Context, s Spec, c proc.Command) (*proc.Process, error)
+	// Servers are the MCP servers that an agent is given for a session, as the protocol has
+	// them, and the names of those that are the user's own. http: it speaks to those that
+	// have an address. Nil: there are none.
+	Servers func(sessionID, workdir string, http bool) (entries []acp.ServerEntry, own []string)
 	// Rules are those of now.
 	Rules func() *policy.Set
 	NewID func(prefix string) string
@@ -62,6 +69,10 @@ type Options struct {
 // Agents are the agents of the configuration.
 type Agents struct {
 	set atomic.Pointer[Options]
+
+	mu     sync.Mutex
+	left   []Left             // for the next program
+	orphan map[string]*orphan // by session: what a former program has left and nobody has opened
 }
 
 // New returns them. It starts nothing.
@@ -148,10 +159,12 @@ func (s Spec) Path() (string, error) {
 // Open returns the agent of a session.
 func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Session{
+	s := &Session{
 		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
-		turnstile: make(chan struct{}, 1),
+		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), serves: map[string]*serving{},
 	}
+	a.adopt(s)
+	return s
 }
 
 // failedf is an error that ends a run as the agent's failure.

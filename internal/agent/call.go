@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -45,22 +46,24 @@ type call struct {
 	ask     *acp.Request   // not nil: it waits for leave
 	options []acp.PermissionOption
 
-	told bool // to the run loop
-	over bool
-	said int    // bytes of its text that have been told
-	size [4]int // of the lines that input, output, content and places are from, in bytes
+	allowed bool // after it was asked about
+	told    bool // to the run loop
+	placed  bool // its places were told
+	over    bool
+	said    int    // bytes of its text that have been told
+	size    [4]int // of the lines that input, output, content and places are from, in bytes
 }
 
 // due reports that the run loop is to hear of the call now.
 func (c *call) due() bool {
-	return !c.over && !c.told && (c.ask != nil || c.status == acp.InProgress || c.final())
+	return !c.over && !c.told && (c.ask != nil || c.final() || c.status == acp.InProgress && ourTool(c.name) == "")
 }
 
 func (c *call) final() bool { return c.status == acp.Completed || c.status == acp.Failed }
 
 // tell is the call as the run loop has it.
 func (c *call) tell(newID func(string) string) *model.ToolCall {
-	c.told, c.id, c.said = true, newID("call-"), 0
+	c.told, c.placed, c.id, c.said = true, false, newID("call-"), 0
 	return &model.ToolCall{ID: c.id, Name: c.name, Arguments: []byte(c.input)}
 }
 
@@ -87,6 +90,10 @@ func (t *turn) merge(e event) (*call, error) {
 		c.name = cmp.Or(e.tool, c.toolNamed(), oneLine(name))
 	}
 	c.name = cmp.Or(c.name, "tool")
+	if c.ask == nil && e.ask == nil && !c.told && t.isServed(c.name) { // which is told as ours
+		t.end(c)
+		return c, nil
+	}
 	if said.RawInput.Kind() == '{' || said.RawInput != nil && said.RawInput.Kind() != 'n' && c.input == nil {
 		c.input = said.RawInput
 		t.keep(&c.size[0], e.line)
@@ -178,9 +185,13 @@ func (c *call) answer(kinds ...string) {
 }
 
 // Call waits for a call, which may happen now.
-func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	if s.enter(ctx) != nil {
-		return model.Failed("aborted", "the call was not waited for")
+func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (model.ToolResult,
+	*model.ToolCall,
+) {
+	if err := s.enter(ctx); errors.Is(err, model.ErrPaused) {
+		return model.ToolResult{Paused: true}, nil
+	} else if err != nil {
+		return model.Failed("aborted", "the call was not waited for"), nil
 	}
 	defer s.leave()
 	s.mu.Lock()
@@ -188,8 +199,9 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 	s.mu.Unlock()
 	c := t.byID(inv.ID)
 	if c == nil {
-		return model.Failed(model.Interrupted, cutText)
+		return model.Failed(model.Interrupted, cutText), nil
 	}
+	c.allowed = c.ask != nil
 	switch {
 	case c.ask == nil:
 	case inv.Option == "always":
@@ -204,11 +216,14 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 
 // await waits for the end of a call. What else the agent does meanwhile is kept for the
 // next Stream. Where that cannot wait, the call is told as one that goes on.
-func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(model.ToolUpdate)) model.ToolResult {
+func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(model.ToolUpdate)) (model.ToolResult,
+	*model.ToolCall,
+) {
 	var held []event
 	bytes := 0
 	defer func() { t.in.unget(held...) }()
-	if len(c.places) > 0 {
+	if len(c.places) > 0 && !c.placed {
+		c.placed = true
 		progress(model.ToolUpdate{Update: placesOf(c)})
 	}
 	for {
@@ -219,20 +234,26 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			s.gotOn()
 			res := c.result()
 			t.end(c)
-			return res
+			return res, nil
 		}
 		e, err := s.next(ctx, t)
+		if errors.Is(err, model.ErrPaused) && ctx.Err() == nil {
+			return model.ToolResult{Paused: true}, nil
+		}
 		if err != nil {
 			s.Cut()
 			select {
 			case <-t.over:
 			case <-s.ctx.Done():
 			}
-			return model.Failed("aborted", "stopped; it may have done part of its work; check")
+			return model.Failed("aborted", "stopped; it may have done part of its work; check"), nil
 		}
 		switch {
 		case e.kind == called && t.calls[e.call.ID] == c:
 			_, _ = t.merge(e)
+		case e.kind == wanted && c.is(&e.serving.call):
+			t.end(c)
+			return model.ToolResult{}, &e.serving.call
 		case e.kind == used:
 			s.spent(e.usage)
 		case e.kind == gone || e.kind == ended:
@@ -240,13 +261,13 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			if e.kind == ended {
 				t.end(c)
 			}
-			return model.Failed(model.Interrupted, cutText)
+			return model.Failed(model.Interrupted, cutText), nil
 		default:
 			held, bytes = append(held, e), bytes+e.size()
-			if e.kind == asked || bytes > maxHeld {
+			if e.kind == asked || e.kind == wanted || bytes > maxHeld {
 				c.told = false // once more, when there is something to tell
 				return model.ToolResult{OK: true, Text: format.Clip(c.text(), maxText) +
-					"(it goes on while something else is asked)"}
+					"(it goes on while something else is asked)"}, nil
 			}
 		}
 	}

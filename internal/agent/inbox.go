@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"noused/internal/acp"
+	"noused/internal/model"
 )
 
 // maxQueued is what of an agent's words waits to be taken in, in bytes. An agent that says
@@ -21,6 +22,7 @@ const (
 	thought             // thinking
 	called              // something about a call
 	asked               // whether a call may be made
+	wanted              // a call of a tool of ours
 	used                // how much of the window, and the cost
 	ended               // the answer to the prompt
 	gone                // the agent's process has ended
@@ -39,6 +41,7 @@ type event struct {
 	usage   acp.Usage
 	answer  acp.PromptAnswer
 	err     error
+	serving *serving // of wanted
 }
 
 // size is what an event counts for, in bytes.
@@ -54,6 +57,7 @@ type inbox struct {
 	list  []event
 	bytes int
 	shut  bool
+	wide  bool          // there is always room
 	more  chan struct{} // cap 1
 	room  chan struct{} // cap 1
 }
@@ -85,7 +89,7 @@ func (b *inbox) fits(e event) bool {
 	defer b.mu.Unlock()
 	switch {
 	case b.shut:
-	case b.bytes > 0 && b.bytes+e.size() > maxQueued && e.kind != ended && e.kind != gone:
+	case !b.wide && b.bytes > 0 && b.bytes+e.size() > maxQueued && e.kind != ended && e.kind != gone:
 		return false
 	default:
 		b.list, b.bytes = append(b.list, e), b.bytes+e.size()
@@ -106,8 +110,9 @@ func (b *inbox) unget(events ...event) {
 }
 
 // next returns the oldest event. It waits for one as long as ctx, and for at most
-// idle, if that is not 0; the error is errSilent then.
-func (b *inbox) next(ctx context.Context, idle time.Duration) (event, error) {
+// idle, if that is not 0; the error is errSilent then. Once paused is closed, it is
+// model.ErrPaused.
+func (b *inbox) next(ctx context.Context, paused <-chan struct{}, idle time.Duration) (event, error) {
 	var silent <-chan time.Time
 	if idle > 0 {
 		timer := time.NewTimer(idle)
@@ -115,11 +120,17 @@ func (b *inbox) next(ctx context.Context, idle time.Duration) (event, error) {
 		silent = timer.C
 	}
 	for {
+		select {
+		case <-paused:
+			return event{}, model.ErrPaused
+		default:
+		}
 		if e, ok := b.pop(); ok {
 			return e, nil
 		}
 		select {
 		case <-b.more:
+		case <-paused:
 		case <-silent:
 			return event{}, errSilent
 		case <-ctx.Done():
@@ -139,6 +150,14 @@ func (b *inbox) pop() (event, bool) {
 	b.list, b.bytes = b.list[1:], b.bytes-e.size()
 	signal(b.room)
 	return e, true
+}
+
+// widen has put wait for room no more.
+func (b *inbox) widen() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wide = true
+	signal(b.room)
 }
 
 // close throws away what is there, and all that comes.

@@ -40,24 +40,24 @@ const (
 // option is something to choose.
 type option struct {
 	model.AgentOption
-	way     way
-	boolean bool
+	Way     way
+	Boolean bool
 }
 
 // offer is what an agent has said that can be chosen.
 type offer struct {
-	version  int
-	commands []model.AgentCommand
-	options  []option // as it has told them
-	modes    *option  // of session/new, which options of that category replace
-	models   *option
+	Version  int
+	Commands []model.AgentCommand
+	Options  []option // as it has told them
+	Modes    *option  // of session/new, which options of that category replace
+	Models   *option
 }
 
 // all are the options of the offer.
 func (o *offer) all() []option {
-	all := slices.Clone(o.options)
-	for _, old := range []*option{o.models, o.modes} {
-		if old != nil && !slices.ContainsFunc(o.options, func(has option) bool {
+	all := slices.Clone(o.Options)
+	for _, old := range []*option{o.Models, o.Modes} {
+		if old != nil && !slices.ContainsFunc(o.Options, func(has option) bool {
 			return has.ID == old.ID || has.Category == old.Category
 		}) {
 			all = append(all, *old)
@@ -68,7 +68,7 @@ func (o *offer) all() []option {
 
 // told is the offer as the run loop has it.
 func (o *offer) told() *model.AgentOffer {
-	out := &model.AgentOffer{Version: o.version, Commands: o.commands}
+	out := &model.AgentOffer{Version: o.Version, Commands: o.Commands}
 	for _, option := range o.all() {
 		out.Options = append(out.Options, option.AgentOption)
 	}
@@ -79,19 +79,19 @@ func (o *offer) told() *model.AgentOffer {
 func (o *offer) read(said acp.Offered) (changed bool) {
 	was := o.told()
 	if said.Options.Kind() == '[' {
-		o.options = readOptions(said.Options)
+		o.Options = readOptions(said.Options)
 	}
 	if said.Modes.Kind() == '{' {
-		o.modes = readOld(said.Modes, "mode", "Mode", byMode)
+		o.Modes = readOld(said.Modes, "mode", "Mode", byMode)
 	}
 	if said.Models.Kind() == '{' {
-		o.models = readOld(said.Models, "model", "Model", byModel)
+		o.Models = readOld(said.Models, "model", "Model", byModel)
 	}
 	if mode, ok := plain(said.Mode); ok {
 		o.choose("mode", mode)
 	}
 	if said.Commands.Kind() == '[' {
-		o.commands = readCommands(said.Commands)
+		o.Commands = readCommands(said.Commands)
 	}
 	return !same(was, o.told())
 }
@@ -107,12 +107,12 @@ func sameOption(x, y model.AgentOption) bool {
 
 // choose says that the option of that category has another value.
 func (o *offer) choose(category, value string) {
-	for i := range o.options {
-		if option := &o.options[i]; option.Category == category && option.has(value) {
+	for i := range o.Options {
+		if option := &o.Options[i]; option.Category == category && option.has(value) {
 			option.Value = value
 		}
 	}
-	for _, old := range []*option{o.modes, o.models} {
+	for _, old := range []*option{o.Modes, o.Models} {
 		if old != nil && old.Category == category {
 			old.Value = value
 		}
@@ -182,7 +182,7 @@ func readOptions(raw jsontext.Value) (all []option) {
 		}}
 		switch kind, _ := plain(s.Type); {
 		case kind == "boolean" && (s.Current.Kind() == 't' || s.Current.Kind() == 'f'):
-			o.boolean, o.Value = true, string(s.Current)
+			o.Boolean, o.Value = true, string(s.Current)
 			o.Values = []model.AgentValue{{Value: "true", Name: "on"}, {Value: "false", Name: "off"}}
 		case kind == "select" || kind == "":
 			if o.Value, ok = plain(s.Current); !ok {
@@ -243,7 +243,7 @@ func readOld(raw jsontext.Value, id, name string, how way) *option {
 	if how == byModel {
 		current, values = old.Model, old.Models
 	}
-	o := &option{AgentOption: model.AgentOption{ID: id, Name: name, Category: id}, way: how}
+	o := &option{AgentOption: model.AgentOption{ID: id, Name: name, Category: id}, Way: how}
 	ok := false
 	if o.Value, ok = plain(current); !ok {
 		return nil
@@ -287,7 +287,7 @@ func (s *Session) learn(ctx context.Context, said acp.Offered) {
 
 // newOffer is the offer as it is told next. It is called under the session's lock.
 func (s *Session) newOffer() *model.AgentOffer {
-	s.offer.version++
+	s.offer.Version++
 	told := s.offer.told()
 	told.Settled = s.process != nil && s.process.chosen
 	return told
@@ -382,11 +382,11 @@ func (s *Session) set(ctx context.Context, p *process, id, value string) error {
 	defer cancel()
 	method, choice := acp.SetConfigOption, acp.Choice{SessionID: p.session}
 	switch {
-	case o.way == byMode:
+	case o.Way == byMode:
 		method, choice.ModeID = acp.SetMode, value
-	case o.way == byModel:
+	case o.Way == byModel:
 		method, choice.ModelID = acp.SetModel, value
-	case o.boolean:
+	case o.Boolean:
 		choice.OptionID, choice.Type, choice.Value = id, "boolean", jsontext.Value(value)
 	default:
 		quoted, err := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
@@ -423,13 +423,13 @@ func (s *Session) mark(ctx context.Context, id, value string) {
 
 // mark says that an option has a value.
 func (o *offer) mark(id, value string) {
-	for i := range o.options {
-		if o.options[i].ID == id {
-			o.options[i].Value = value
+	for i := range o.Options {
+		if o.Options[i].ID == id {
+			o.Options[i].Value = value
 			return
 		}
 	}
-	for _, old := range []*option{o.modes, o.models} {
+	for _, old := range []*option{o.Modes, o.Models} {
 		if old != nil && old.ID == id {
 			old.Value = value
 		}

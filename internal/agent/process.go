@@ -27,12 +27,13 @@ const (
 
 // process is a running agent.
 type process struct {
-	p    *proc.Process
-	conn *acp.Conn
-	said acp.AgentSaid
-	ctx  context.Context // ends with the process; its cause says how
-	end  context.CancelCauseFunc
-	over chan struct{} // closed once nothing is left of it
+	p     *proc.Process
+	conn  *acp.Conn
+	said  acp.AgentSaid
+	ctx   context.Context // ends with the process; its cause says how
+	end   context.CancelCauseFunc
+	over  chan struct{} // closed once nothing is left of it
+	still chan struct{} // closed once nothing is read any more, after Pause
 
 	session string // that is open in it, "" for none
 	lost    bool   // it does not know what was said before, and was not told yet
@@ -118,9 +119,11 @@ func (s *Session) start(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, failedf("%v", err)
 	}
-	p := &process{p: child, over: make(chan struct{})}
-	p.ctx, p.end = context.WithCancelCause(context.Background())
+	p := newProcess(child)
 	p.conn = acp.NewConn(child, writer{child, p.ctx})
+	s.mu.Lock()
+	s.reading = true
+	s.mu.Unlock()
 	go s.serve(p) // ends with the process
 	if err := p.greet(ctx, s.agents.o().Version); err != nil {
 		p.p.Stop()
@@ -130,9 +133,15 @@ func (s *Session) start(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// serve reads what an agent says until it ends.
+// newProcess has no connection yet.
+func newProcess(child *proc.Process) *process {
+	p := &process{p: child, over: make(chan struct{}), still: make(chan struct{})}
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	return p
+}
+
+// serve reads what an agent says until it ends, or the reading is paused.
 func (s *Session) serve(p *process) {
-	defer close(p.over)
 	lost := make(chan struct{})
 	go func() { // ends with the process
 		select {
@@ -141,7 +150,13 @@ func (s *Session) serve(p *process) {
 		case <-lost:
 		}
 	}()
-	_ = p.conn.Serve(handler{s, p})
+	err := p.conn.Serve(handler{s, p})
+	if errors.Is(err, proc.ErrPaused) {
+		close(lost)
+		close(p.still)
+		return
+	}
+	defer close(p.over)
 	p.p.Stop()
 	exit := p.p.Wait()
 	close(lost)
@@ -164,10 +179,15 @@ func (p *process) ask(ctx context.Context, method string, params, result any) er
 func (p *process) askThen(ctx context.Context, method string, params, result any,
 	then func(jsontext.Value, *acp.Error),
 ) error {
+	return p.answer(ctx, method, p.conn.Ask(method, params, then), result)
+}
+
+// answer waits for the answer to what was asked, as ask does.
+func (p *process) answer(ctx context.Context, method string, asked *acp.Question, result any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	raw, err := p.conn.CallThen(ctx, method, params, then)
+	raw, err := asked.Wait(ctx)
 	if err != nil && !errors.As(err, new(*acp.Error)) {
 		select {
 		case <-p.conn.Lost(): // before anybody has seen that the process ends

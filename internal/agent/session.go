@@ -29,6 +29,7 @@ type Session struct {
 	ctx               context.Context // ends with Close
 	cancel            context.CancelFunc
 	turnstile         chan struct{} // holds one while Stream or Call is at work
+	paused            chan struct{} // closed by Pause
 
 	mu      sync.Mutex
 	process *process
@@ -38,7 +39,12 @@ type Session struct {
 	taken   int    // of the user messages, as took has said
 	closed  bool
 	offer   offer
-	ready   chan struct{} // closed once the session is open in a process; nil: nobody waits
+	ready   chan struct{}       // closed once the session is open in a process; nil: nobody waits
+	own     []string            // MCP servers of the user's that the agent has itself
+	serves  map[string]*serving // calls of our tools that have no result yet, by id
+	reading bool                // what the process says is read, or was
+	quiet   bool                // paused, and nothing is under way: the process may be left to the next program
+	was     *acp.Left           // of the connection of a process that a former program has left
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -52,6 +58,8 @@ func (s *Session) enter(ctx context.Context) error {
 	select {
 	case s.turnstile <- struct{}{}:
 		return nil
+	case <-s.paused: // nobody leaves it any more
+		return model.ErrPaused
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -152,12 +160,17 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 	s.mu.Lock()
 	t := s.turn
 	s.mu.Unlock()
-	if t != nil && t.is(to) {
+	if t != nil && t.is(to) && !s.isCut(t) {
 		return t, nil
+	}
+	if s.pausing() {
+		return nil, model.ErrPaused
 	}
 	if t != nil { // it was cut
 		select {
 		case <-t.over:
+		case <-s.paused:
+			return nil, model.ErrPaused
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -184,7 +197,7 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, prompt []acp.ContentBlock) (*turn,
 	error,
 ) {
-	t := newTurn(s, p, to)
+	t := newTurn(s, p, to.RunID, to.Turn, to.Texts)
 	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
 		t.took = true
 		s.tell(ctx, model.AgentNews{Prompted: *prompt[0].Text})
@@ -195,7 +208,8 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 		return nil, context.Cause(ctx)
 	}
 	s.turn = t
-	go t.prompt(acp.PromptRequest{SessionID: p.session, Prompt: prompt}) // ends with the answer, or the process
+	t.question = p.conn.Ask(acp.SessionPrompt, acp.PromptRequest{SessionID: p.session, Prompt: prompt}, nil)
+	go t.wait() // ends with the answer, or the process
 	return t, nil
 }
 
@@ -253,9 +267,12 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 		return false, failedf("%v", err)
 	}
 	s.mu.Lock()
-	s.offer = offer{version: s.offer.version} // what it does not say again it has no more
+	s.offer = offer{Version: s.offer.Version} // what it does not say again it has no more
 	s.mu.Unlock()
 	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
+	if give := s.agents.o().Servers; give != nil && !spec.NoTools {
+		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
+	}
 	if to.Session != "" {
 		known, err := s.reopen(ctx, p, to, request, messages)
 		if err != nil {
@@ -427,10 +444,23 @@ func (s *Session) Cut() {
 		return
 	default:
 	}
+	t.refuse()
+	s.dropServed()
+	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
+	s.cutTurn(t)
+}
+
+// isCut reports that a turn was.
+func (s *Session) isCut(t *turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.cut
+}
+
+// cutTurn has nobody hear of a turn any more, and its agent ended where it does not end it.
+func (s *Session) cutTurn(t *turn) {
 	t.cut = true
 	t.in.close()
-	t.refuse()
-	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
 	late := time.AfterFunc(cancelTime, t.process.p.Kill)
 	go func() { // ends with the turn
 		<-t.over
@@ -447,19 +477,36 @@ func (s *Session) lost(p *process, how string) {
 	}
 }
 
-// Close ends the agent, and waits for that.
+// Close ends the agent, and waits for that. After Pause it leaves the agent to the next
+// program, where that can be.
 func (s *Session) Close() {
-	s.cancel()
 	s.mu.Lock()
 	s.closed = true
-	p := s.process
+	s.dropServed()
+	p, quiet, unread := s.process, s.quiet, s.quiet || !s.reading
+	s.mu.Unlock()
+	if p != nil && quiet && s.leaveProcess(p) {
+		s.cancel()
+		return
+	}
+	s.cancel()
+	s.mu.Lock()
 	if s.turn != nil {
 		s.turn.in.close()
 	}
 	s.mu.Unlock()
-	if p != nil {
+	switch {
+	case p == nil:
+	case unread: // and nobody waits for its end
+		p.p.Kill()
+		p.p.Wait()
+	default:
 		p.end(&endedError{"the daemon has ended it"}) // nobody takes in what it says
 		p.p.Stop()
-		<-p.over
+		select {
+		case <-p.over:
+		case <-p.still: // just now: nobody waits for its end
+			p.p.Wait()
+		}
 	}
 }

@@ -21,20 +21,23 @@ type turn struct {
 	in      *inbox
 	over    chan struct{} // closed once the prompt is answered, or the process has ended
 
-	cut   bool           // guarded by the session
-	asked []*acp.Request // that have no answer; guarded by the session
+	question *acp.Question  // the prompt; set before anybody has the turn
+	cut      bool           // guarded by the session
+	asked    []*acp.Request // that have no answer; guarded by the session
 
 	// The rest is of who takes from the inbox.
 	took    bool // the agent has said something to the texts
+	spoke   bool // the message that a pause has cut has text
 	message string
 	calls   map[string]*call
-	order   []*call // that are not over
-	held    int     // bytes that are kept of these
+	order   []*call  // that are not over
+	served  []string // our tools that were called, and that the agent has not told yet
+	held    int      // bytes that are kept of these
 }
 
-func newTurn(s *Session, p *process, to *model.AgentTurn) *turn {
+func newTurn(s *Session, p *process, run string, number, texts int) *turn {
 	return &turn{
-		s: s, process: p, run: to.RunID, number: to.Turn, texts: to.Texts, in: newInbox(), over: make(chan struct{}),
+		s: s, process: p, run: run, number: number, texts: texts, in: newInbox(), over: make(chan struct{}),
 		calls: map[string]*call{},
 	}
 }
@@ -60,10 +63,10 @@ func (t *turn) refuse() {
 	t.asked = nil
 }
 
-// prompt sends the prompt and waits for its answer.
-func (t *turn) prompt(request acp.PromptRequest) {
+// wait waits for the answer to the prompt.
+func (t *turn) wait() {
 	var answer acp.PromptAnswer
-	err := t.process.ask(context.Background(), acp.SessionPrompt, request, &answer)
+	err := t.process.answer(context.Background(), acp.SessionPrompt, t.question, &answer)
 	died := errors.As(err, new(*endedError))
 	t.s.mu.Lock()
 	cut := t.cut
@@ -80,6 +83,7 @@ func (t *turn) prompt(request acp.PromptRequest) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	t.refuse()
+	t.s.dropServed()
 	if t.cut && t.s.turn == t {
 		t.s.turn = nil
 	}
@@ -89,10 +93,10 @@ func (t *turn) prompt(request acp.PromptRequest) {
 // next is the next event of a turn.
 func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 	spec, _ := s.agents.spec(s.name)
-	e, err := t.in.next(ctx, spec.Idle)
+	e, err := t.in.next(ctx, s.paused, spec.Idle)
 	if errors.Is(err, errSilent) {
 		t.process.p.Kill()
-		e, err = t.in.next(ctx, 0)
+		e, err = t.in.next(ctx, nil, 0)
 		if e.kind == gone {
 			e.err = &endedError{fmt.Sprintf("it said nothing for %v", spec.Idle)}
 		}
@@ -107,10 +111,12 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 // stream streams a message.
 func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, error) bool) error {
 	t.reject()
-	spoke := false
+	spoke := t.spoke
+	t.spoke = false
 	for {
 		e, err := s.next(ctx, t)
 		if err != nil {
+			t.spoke = spoke
 			return err
 		}
 		switch e.kind {
@@ -125,6 +131,16 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			if !yield(deltaOf(e), nil) {
 				return nil
 			}
+		case wanted:
+			if e.serving.ctx.Err() != nil { // nobody waits any more
+				continue
+			}
+			s.gotOn()
+			t.tellServed(e.serving.call.Name)
+			if yield(model.Delta{ToolCall: &e.serving.call}, nil) {
+				yield(model.Delta{Stop: model.StopToolCalls, More: true}, nil)
+			}
+			return nil
 		case called, asked:
 			c, err := t.merge(e)
 			if err != nil {
@@ -156,7 +172,7 @@ const askTime = 400 * time.Millisecond
 // settle waits for what an agent says of a call right after its beginning.
 func (t *turn) settle(ctx context.Context, c *call) error {
 	for until := time.Now().Add(askTime); c.ask == nil && !c.final(); {
-		e, err := t.in.next(ctx, max(time.Until(until), 1))
+		e, err := t.in.next(ctx, nil, max(time.Until(until), 1))
 		switch {
 		case errors.Is(err, errSilent):
 			return nil

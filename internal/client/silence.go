@@ -30,7 +30,7 @@ func AnsweredLate(params protocol.Params) bool {
 	switch p := params.(type) {
 	case protocol.PromptParams:
 		return p.Wait == nil || *p.Wait
-	case protocol.ExtensionCommandParams, protocol.CompactSessionParams, protocol.PruneParams:
+	case protocol.ExtensionCommandParams, protocol.CallToolParams, protocol.CompactSessionParams, protocol.PruneParams:
 		return true
 	default:
 		return false

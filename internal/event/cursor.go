@@ -11,12 +11,13 @@ import (
 type Filter struct {
 	SessionID string
 	Types     []string
+	Shared    bool // with SessionID also those of no session
 }
 
 func (f Filter) all() bool { return f.SessionID == "" && len(f.Types) == 0 }
 
 func (f Filter) matches(l line) bool {
-	return (f.SessionID == "" || f.SessionID == l.session) && (len(f.Types) == 0 || slices.Contains(f.Types, l.typ))
+	return (f.SessionID == "" || f.SessionID == l.session || f.Shared && l.session == "") && (len(f.Types) == 0 || slices.Contains(f.Types, l.typ))
 }
 
 // Cursor is a reader's place in a log, and what it wants. Begin makes it.

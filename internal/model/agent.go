@@ -1,6 +1,9 @@
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // AgentTurn is what a hosted agent is to go on with.
 type AgentTurn struct {
@@ -80,7 +83,11 @@ type AgentNews struct {
 	Offer    *AgentOffer // what can be chosen now
 	Code     string      // of the warning that Warning is
 	Warning  string      // for people
+	Paused   bool        // nothing follows: the next program goes on with the agent
 }
+
+// ErrPaused is why a hosted agent's stream breaks off where the next program goes on with it.
+var ErrPaused = errors.New("the daemon starts anew")
 
 // AgentOptionError refuses a choice, and lists the ones to choose from. Field is what is
 // wrong: id or value.

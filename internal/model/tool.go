@@ -194,6 +194,10 @@ type ToolResult struct {
 
 	Images      []string
 	Attachments []Attachment
+
+	// Paused says that there is no result yet: a hosted agent goes on with the call, under the
+	// next program.
+	Paused bool
 }
 
 // Codes of calls that the run loop itself fails; tools have more (package tool).

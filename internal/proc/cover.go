@@ -56,7 +56,7 @@ func (n *spawner) canCover() bool {
 	cmd.Env = []string{} // of the daemon's, nothing
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	inNamespace(cmd.SysProcAttr)
-	err := n.spawn(cmd, 0)
+	err := n.spawn(cmd, 0, func(int) {})
 	if err == nil {
 		err = cmd.Wait()
 	}

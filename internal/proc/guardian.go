@@ -72,7 +72,7 @@ func Helper(args []string) (status int, ok bool) {
 type guardian struct {
 	helper string
 	id     uint32 // in the marks
-	spawn  func(*exec.Cmd, mark) error
+	spawn  func(*exec.Cmd) error
 	log    *zap.Logger
 	quit   chan struct{}
 	work   sync.WaitGroup
@@ -89,7 +89,7 @@ type guardian struct {
 }
 
 // newGuardian makes a guardian, which leaves processes in foreign sessions alone.
-func newGuardian(helper string, id uint32, foreign map[int]bool, spawn func(*exec.Cmd, mark) error,
+func newGuardian(helper string, id uint32, foreign map[int]bool, spawn func(*exec.Cmd) error,
 	log *zap.Logger,
 ) *guardian {
 	g := &guardian{helper: helper, id: id, spawn: spawn, log: log, quit: make(chan struct{}), facts: make(map[string]bool)}
@@ -183,7 +183,7 @@ func (g *guardian) connect(cmd *exec.Cmd) error {
 	}
 	defer out.Close()
 	cmd.Stdin, cmd.Stdout = in, out
-	if err := g.spawn(cmd, 0); err != nil {
+	if err := g.spawn(cmd); err != nil {
 		pipe.Close()
 		ready.Close()
 		return err

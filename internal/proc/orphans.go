@@ -54,6 +54,7 @@ type orphans struct {
 	mu   sync.Mutex
 	last uint32
 	live map[uint32]child
+	aide int // the guardian, 0 for none: a child of ours that has no number
 
 	// sweeping is held while the orphans are looked at, /proc and all: as nobody
 	// else reaps them, none of their numbers is used anew meanwhile.
@@ -70,19 +71,46 @@ type child struct {
 // suspect is an orphan in which no mark was found, looks times in a row.
 type suspect struct{ start, looks int }
 
-func newOrphans(nested bool) *orphans {
+// newOrphans begins with the children that a former program has left, where left is not nil.
+func newOrphans(nested bool, left *Left) *orphans {
 	var random [4]byte
 	rand.Read(random[:]) // never fails
 	o := &orphans{
 		id:     binary.NativeEndian.Uint32(random[:])>>1 | 1,
-		nested: nested, group: unix.Getpgrp(), foreign: sessions(), live: make(map[uint32]child),
+		nested: nested, group: unix.Getpgrp(), live: make(map[uint32]child),
 		unmarked: make(map[int]suspect),
 		wake:     make(chan os.Signal, 1), quit: make(chan struct{}),
+	}
+	if left == nil {
+		o.foreign = sessions()
+	} else {
+		o.takeOver(left)
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
 	signal.Notify(o.wake, unix.SIGCHLD)
 	o.work.Go(o.reap)
 	return o
+}
+
+// takeOver has the marks of the children that were left be its own.
+func (o *orphans) takeOver(left *Left) {
+	o.id, o.last, o.foreign = left.ID, left.Last, make(map[int]bool)
+	for _, session := range left.Foreign {
+		o.foreign[session] = true
+	}
+	for _, k := range left.Children {
+		o.live[k.Number] = child{pid: k.PID}
+	}
+	if left.Guardian != nil {
+		o.aide = left.Guardian.PID
+	}
+}
+
+// guards is called with the guardian's process.
+func (o *orphans) guards(pid int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.aide = pid
 }
 
 // sessions are those of this process and of all its descendants. A process has
@@ -278,7 +306,7 @@ func (o *orphans) ours(pid int) bool {
 			return true
 		}
 	}
-	return false
+	return pid == o.aide
 }
 
 // adopted returns the children of the main thread, to which the kernel gives

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type outlet struct {
 	run     int // bytes since the last LF
 	rest    int // bytes that may still be read, once expired
 	expired bool
+	paused  atomic.Bool // nothing more is to be read
 	ended   chan struct{}
 	end     sync.Once
 }
@@ -65,9 +67,15 @@ func (o *outlet) Read(b []byte) (int, error) {
 
 func (o *outlet) read(b []byte) (int, error) {
 	n, err := 0, error(nil)
+	if o.paused.Load() {
+		return 0, ErrPaused
+	}
 	if !o.expired {
 		n, err = o.file.Read(b)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if o.paused.Load() {
+				return n, ErrPaused
+			}
 			o.expired = true
 			o.file.SetReadDeadline(time.Time{})
 		}

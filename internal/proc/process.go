@@ -56,6 +56,7 @@ type Process struct {
 	input  chan []byte
 	taken  chan struct{} // has one after each write that feed has taken up
 	turn   chan struct{} // holds one while somebody is in Write
+	fed    chan struct{} // closed once all input is written and the process is to be kept
 	exited chan struct{} // the process has ended, and may not be reaped yet
 	killed chan struct{} // its group was sent SIGKILL before that was reaped
 	work   sync.WaitGroup
@@ -76,7 +77,7 @@ func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine i
 	p.cmd, p.pid, p.stdin = cmd, cmd.Process.Pid, stdin
 	p.out, p.err = newOutlet(stdout, maxLine), newOutlet(stderr, 0)
 	p.input, p.exited, p.killed = make(chan []byte, inputQueue), make(chan struct{}), make(chan struct{})
-	p.taken, p.turn = make(chan struct{}, 1), make(chan struct{}, 1)
+	p.taken, p.turn, p.fed = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	p.room = p.spawner.lines.room(maxLine, p.out.giveUp)
 	p.lines = protocol.NewLineReader(p.out, maxLine).Within(p.room)
 	p.work.Go(p.feed)
@@ -87,11 +88,21 @@ func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine i
 // feed writes the input until it is closed or the process has ended; its own
 // goroutine, so that a child that never reads holds up nobody.
 func (p *Process) feed() {
-	defer p.stdin.Close()
+	kept := false
+	defer func() {
+		if !kept {
+			p.stdin.Close()
+		}
+	}()
 	for {
 		select {
 		case data, ok := <-p.input:
 			if !ok {
+				return
+			}
+			if data == nil { // from Keep
+				kept = true
+				close(p.fed)
 				return
 			}
 			select {

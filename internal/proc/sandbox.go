@@ -411,6 +411,9 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 			continue
 		}
 		rights := onFile
+		if info.Mode()&fs.ModeSocket != 0 { // to connect to it
+			rights = ll.AccessFSResolveUnix
+		}
 		if info.IsDir() {
 			// All there is, but for devices: no driver's ioctl, no new node.
 			rights = config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSIoctlDev | ll.AccessFSMakeBlock |

@@ -101,11 +101,15 @@ type spawner struct {
 	covering sync.Mutex
 	tried    bool // whether it covers is known
 	covers   bool
+	onMain   bool // children are started by the main thread, as ServeMain says
+
+	keeping   sync.Mutex
+	kept      []*Process      // for the next program
+	unclaimed map[uint32]bool // numbers of children that a former program has left
 }
 
 type spawn struct {
-	cmd   *exec.Cmd
-	mark  mark
+	work  func() error
 	reply chan error
 }
 
@@ -114,7 +118,7 @@ type spawn struct {
 // calls [Helper] first; with "" there is neither guardian nor sandbox. Close
 // ends it.
 func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
-	return newSupervisor(helper, newOrphans(false), log)
+	return newSupervisor(helper, newOrphans(false, nil), log, nil)
 }
 
 // NewNested is NewSupervisor for a program that another Supervisor may have
@@ -124,23 +128,53 @@ func NewNested(helper string, log *zap.Logger) *Supervisor {
 	if readMark(os.Getpid()) == 0 {
 		return NewSupervisor(helper, log)
 	}
-	return newSupervisor("", newOrphans(true), log)
+	return newSupervisor("", newOrphans(true, nil), log, nil)
 }
 
-func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
+// newSupervisor makes one that has what a former program has left, where left is not nil.
+func newSupervisor(helper string, o *orphans, log *zap.Logger, left *Left) *Supervisor {
 	n := &spawner{
 		helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(),
-		orphans: o,
+		orphans: o, onMain: left != nil, unclaimed: map[uint32]bool{},
 	}
 	// No child gets what this process was started with and does not know of.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
-	n.work.Go(n.run)
+	if !n.onMain {
+		n.work.Go(n.run)
+	}
 	if helper != "" {
-		n.guardian = newGuardian(helper, n.orphans.id, n.orphans.foreign, n.spawn, log)
+		n.guardian = newGuardian(helper, n.orphans.id, n.orphans.foreign, func(cmd *exec.Cmd) error {
+			return n.spawn(cmd, 0, n.orphans.guards)
+		}, log)
 		n.scratch.told = n.guardian.keep
+	}
+	if left != nil {
+		n.takeOver(left)
+	}
+	if helper != "" {
 		n.work.Go(sweepScratch)
 	}
 	return &Supervisor{spawner: n}
+}
+
+// takeOver has what a former program has left.
+func (n *spawner) takeOver(left *Left) {
+	if left.Guardian != nil {
+		n.guardian.take(left.Guardian)
+	} else { // it had just ended
+		n.guardian.ensure()
+		for _, k := range left.Children {
+			n.guardian.watch(k.PID)
+		}
+	}
+	if left.Scratch != nil {
+		if err := n.scratch.take(left.Scratch); err != nil {
+			n.log.Warn("the temporary files of hosted agents cannot be taken over", zap.Error(err))
+		}
+	}
+	for _, k := range left.Children {
+		n.unclaimed[k.Number] = true
+	}
 }
 
 // Hide has everything that is started in a sandbox from here on not read what is
@@ -177,14 +211,18 @@ func (n *spawner) run() {
 		case <-n.quit:
 			return
 		case r := <-n.spawns:
-			r.reply <- r.mark.pass(r.cmd.Start)
+			r.reply <- r.work()
 		}
 	}
 }
 
-// spawn starts a command on the spawning thread, with a mark or 0.
-func (n *spawner) spawn(cmd *exec.Cmd, m mark) error {
-	r := spawn{cmd, m, make(chan error, 1)}
+// onThread does something on the thread that starts children.
+func (n *spawner) onThread(work func() error) error {
+	r := spawn{work, make(chan error, 1)}
+	if n.onMain {
+		mainWork <- func() { r.reply <- r.work() }
+		return <-r.reply
+	}
 	select {
 	case n.spawns <- r:
 		return <-r.reply
@@ -193,19 +231,41 @@ func (n *spawner) spawn(cmd *exec.Cmd, m mark) error {
 	}
 }
 
+// spawn starts a command on the spawning thread, with a mark or 0. born is called with its
+// process before that can be taken for an orphan.
+func (n *spawner) spawn(cmd *exec.Cmd, m mark, born func(pid int)) error {
+	return n.onThread(func() error {
+		if n.onMain { // which adopts orphans, too
+			n.orphans.sweeping.Lock()
+			defer n.orphans.sweeping.Unlock()
+		}
+		err := m.pass(cmd.Start)
+		if err == nil {
+			born(cmd.Process.Pid)
+		}
+		return err
+	})
+}
+
 // Close refuses further starts. Children that have not been waited for are
 // killed by the kernel, and what they leave by the guardian, which is waited
-// for.
+// for. Children that were kept live on, and what they need: Leave or EndKept follows.
 func (s *Supervisor) Close() {
 	s.close.Do(func() {
-		if s.guardian != nil {
-			s.guardian.close(s.orphans.idle())
+		if !s.keeps() {
+			s.closeRest()
 		}
-		close(s.quit)
-		s.work.Wait()
-		s.orphans.close()
-		s.scratch.remove()
 	})
+}
+
+func (s *Supervisor) closeRest() {
+	if s.guardian != nil {
+		s.guardian.close(s.orphans.idle())
+	}
+	close(s.quit)
+	s.work.Wait()
+	s.orphans.close()
+	s.scratch.remove()
 }
 
 // Start runs a command in a session and process group of its own, in the
@@ -305,12 +365,11 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 		cmd.ExtraFiles, report = theirs[3:], ours[3]
 	}
 	s.orphans.born(number, 0)
-	if err = s.spawn(cmd, m); err != nil {
+	if err = s.spawn(cmd, m, func(pid int) { s.orphans.born(number, pid) }); err != nil {
 		s.orphans.died(number)
 		s.scratch.drop(p.tmp)
 		return nil, nil, err
 	}
-	s.orphans.born(number, cmd.Process.Pid)
 	if s.guardian != nil {
 		s.guardian.watch(cmd.Process.Pid)
 	}

@@ -33,5 +33,11 @@ func OtherSocket(getenv func(string) string) string {
 	return DefaultSocket(func(string) string { return usual })
 }
 
+// AgentSocket is the command socket for hosted agents that belongs to a command socket.
+func AgentSocket(path string) string { return path + ".agents" }
+
+// TokenVariable has the token that nous mcp serve shows the daemon.
+const TokenVariable = "NOUS_SESSION_TOKEN"
+
 // EventSocket is the event socket that belongs to a command socket.
 func EventSocket(path string) string { return path + ".events" }

@@ -97,6 +97,9 @@ var (
 		"Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one.")
 	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen,
 		"Runs one tool operation without a model.")
+	CallTool = defineLong[CallToolParams, ToolCalled]("call_tool", Added,
+		"Calls a tool as a session's model does: rules are asked, and people where they say so; refused to the daemon's own "+
+			"descendants that have no token of the session.")
 	CompactSession = defineLong[CompactSessionParams, Compaction]("compact_session", Core,
 		"Summarises the older part of a session.")
 	SetLeaf = define[SetLeafParams, Leaf]("set_leaf", Core,

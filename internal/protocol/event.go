@@ -271,6 +271,8 @@ type SubscribeParams struct {
 	After     *uint64  `json:"after,omitzero"`
 	SessionID string   `json:"session_id,omitzero"`
 	Types     []string `json:"types,omitzero"`
+
+	Token string `json:"token,omitzero" wire:"added" doc:"of a hosted agent: its session's events, and those of no session; needed on the socket for agents"`
 }
 
 // Subscribed answers subscribe.
@@ -281,6 +283,9 @@ type Subscribed struct {
 }
 
 func (p SubscribeParams) validate() *Error {
+	if e := tokenFits(p.Token, Scope{SessionID: p.SessionID}); e != nil {
+		return e
+	}
 	for _, want := range p.Types {
 		if !isEventType(want) {
 			return badField("types", "%.40q is no event type", want)

@@ -272,6 +272,18 @@ type ExtensionCommandParams struct {
 	OutputID string `json:"output_id,omitzero" wire:"added" doc:"a name of the client's choice, at most 100 bytes: what the operation says while it runs is told in status events operation_output with this output_id"`
 }
 
+// CallToolParams is the payload of call_tool. With a Token the call is one of the hosted
+// agent that makes the session's turn; without one it is a run of its own, which waits
+// until the session is idle.
+type CallToolParams struct {
+	Scope
+	Token     string         `json:"token,omitzero" doc:"of a hosted agent, for its own session"`
+	Name      string         `json:"name" min:"1" doc:"a tool's name"`
+	Arguments jsontext.Value `json:"arguments,omitzero" type:"object"`
+	Client    string         `json:"client,omitzero" doc:"who calls, for people; at most 100 bytes"`
+	OutputID  string         `json:"output_id,omitzero" doc:"a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id"`
+}
+
 // CompactSessionParams is the payload of compact_session.
 type CompactSessionParams struct {
 	Scope
@@ -312,6 +324,9 @@ type SearchSessionsParams struct {
 type ListToolsParams struct {
 	Scope
 	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"those that a new session in the daemon's folder has: no session is read or made; not with session_id"`
+
+	Callable bool   `json:"callable,omitzero" wire:"added" doc:"only those that call_tool can call now, for those who may call them"`
+	Token    string `json:"token,omitzero" wire:"added" doc:"as in call_tool"`
 }
 
 // SetModelParams is the payload of set_model. Model is PROVIDER[/NAME] as the

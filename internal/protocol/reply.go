@@ -306,6 +306,23 @@ type ExtensionResult struct {
 	MessageID string `json:"message_id,omitzero" wire:"added" doc:"of the message that keeps the result, where the command has a note"`
 }
 
+// ToolCalled answers call_tool, also where the call was denied or has failed.
+type ToolCalled struct {
+	ToolCallID string            `json:"tool_call_id"`
+	OK         bool              `json:"ok"`
+	Result     string            `json:"result" doc:"the text for the model"`
+	Outputs    map[string]string `json:"outputs,omitzero"`
+	Value      jsontext.Value    `json:"value,omitzero" doc:"the tool's own result as it came"`
+	Error      *ToolError        `json:"error,omitzero"`
+	Images     []ToolImage       `json:"images,omitzero" doc:"what of the result is for the eye"`
+}
+
+// ToolImage is an image of a tool's result, in base64.
+type ToolImage struct {
+	MediaType string `json:"media_type"`
+	Data      string `json:"data"`
+}
+
 // UnmarshalJSONFrom takes a result that does not say whether the operation succeeded, as
 // those of other v1 cores may not, for one that did, unless there is an error.
 func (r *ExtensionResult) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -511,6 +528,7 @@ func (Skills) replyType() string          { return "skills" }
 func (Agents) replyType() string          { return "agents" }
 func (Messages) replyType() string        { return "messages" }
 func (ExtensionResult) replyType() string { return "extension_result" }
+func (ToolCalled) replyType() string      { return "tool_result" }
 func (Compaction) replyType() string      { return "compaction" }
 func (Leaf) replyType() string            { return "leaf" }
 func (Tree) replyType() string            { return "tree" }

@@ -106,10 +106,31 @@ func (p ExtensionCommandParams) validate() *Error {
 	if k := p.Payload.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
 		return badField("payload", "want an object, the operation's arguments")
 	}
-	if len(p.OutputID) > maxOutputID {
-		return badField("output_id", "is %d bytes long, at most %d are allowed", len(p.OutputID), maxOutputID)
+	return firstOf(shortText("output_id", p.OutputID), notEmpty("name", p.Name),
+		oneOf("phase", p.Phase, "", "setup", "verify", "cleanup"))
+}
+
+func (p CallToolParams) validate() *Error {
+	if k := p.Arguments.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
+		return badField("arguments", "want an object")
 	}
-	return firstOf(notEmpty("name", p.Name), oneOf("phase", p.Phase, "", "setup", "verify", "cleanup"))
+	return firstOf(notEmpty("name", p.Name), shortText("client", p.Client), shortText("output_id", p.OutputID),
+		tokenFits(p.Token, p.Scope))
+}
+
+func shortText(field, text string) *Error {
+	if len(text) > maxOutputID {
+		return badField(field, "is %d bytes long, at most %d are allowed", len(text), maxOutputID)
+	}
+	return nil
+}
+
+// tokenFits refuses a token that does not say what it is for.
+func tokenFits(token string, of Scope) *Error {
+	if token != "" && of.SessionID == "" {
+		return badField("session_id", "a token is for one session: name it")
+	}
+	return nil
 }
 func (CompactSessionParams) validate() *Error { return nil }
 func (p SetLeafParams) validate() *Error      { return notEmpty("leaf_id", p.LeafID) }
@@ -127,7 +148,10 @@ func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p
 func (p SearchSessionsParams) validate() *Error {
 	return firstOf(notEmpty("text", p.Text), limitFits(p.Limit))
 }
-func (p ListToolsParams) validate() *Error { return daemonAlone(p.Daemon, p.Scope) }
+
+func (p ListToolsParams) validate() *Error {
+	return firstOf(daemonAlone(p.Daemon, p.Scope), tokenFits(p.Token, p.Scope))
+}
 
 func daemonAlone(daemon bool, of Scope) *Error {
 	if daemon && of.SessionID != "" {

@@ -39,8 +39,10 @@ type Agent interface {
 	// that are allowed; one with Delta.More by another Stream.
 	Model
 	// Call waits for a call that a message has had, and lets it happen where the agent
-	// has asked. It fails only through its result.
-	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+	// has asked. It fails only through its result. With ours the call has come to a tool of
+	// ours, which the caller runs in its place; Serve waits for its result.
+	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult,
+		ours *model.ToolCall)
 	// Judge says what the rules make of a call, as [Policy].Judge does. What the agent has
 	// not asked about is allowed: it happens in any case.
 	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict
@@ -52,10 +54,32 @@ type Agent interface {
 	// the value that the option has then. An unknown option or value is a
 	// *[model.AgentOptionError].
 	Choose(ctx context.Context, at model.AgentTurn, running bool, id, value string) (string, error)
+	// Serve has the agent's turn make a call of a tool of ours that the agent has asked for, and
+	// blocks until Answer has its result, ctx ends, or the turn does; the error says why it is
+	// not made.
+	Serve(ctx context.Context, call model.ToolCall) (model.ToolResult, error)
+	// Own are the names of the MCP servers that the agent reaches by itself.
+	Own() []string
+	// Serves reports whether Serve waits for that call.
+	Serves(callID string) bool
+	// Answer gives a call's result to the Serve that waits for it, if any does.
+	Answer(callID string, res model.ToolResult)
 	// Cut has the agent end the turn that it works on. It does not block.
 	Cut()
 	// Close ends the agent, and waits for that.
 	Close()
+}
+
+// Keeper is an Agent that can live on while the daemon starts anew.
+type Keeper interface {
+	// Pause has Stream and Call return soon, with [model.ErrPaused] and
+	// [model.ToolResult].Paused, and then tells AgentNews.Paused, once. It does not block.
+	// The next program has what Close leaves after that.
+	Pause()
+	// TakeUp goes on with what a former program has left, if anything. kept reports that
+	// the agent is where that run is, in that turn, or between two where turn is 0; shown,
+	// that the call that is under way has shown something. It does not block.
+	TakeUp(runID string, turn int) (kept, shown bool)
 }
 
 // maxAgentTitle is how long a title is that an agent gives, in bytes.
@@ -66,6 +90,7 @@ type agentIn struct{ news model.AgentNews }
 
 func (in agentIn) step(m *machine) {
 	n := in.news
+	m.quieting = m.quieting && !n.Paused
 	run := m.s.Run
 	if n.Session != "" && n.Session != m.s.AgentSession {
 		m.record(session.AgentSession{ID: n.Session})
@@ -131,6 +156,11 @@ func (m *machine) callAgent() {
 		m.overBudget(why)
 		return
 	}
+	m.streamAgent()
+}
+
+// streamAgent has the next message streamed.
+func (m *machine) streamAgent() {
 	m.msg = message{id: m.newID("msg-"), model: m.s.Agent}
 	m.await(streaming, work{call: &modelCall{
 		agent: &model.AgentTurn{
@@ -148,6 +178,9 @@ func (m *machine) agentDone(err error) {
 		err = fmt.Errorf("%s broke off without a stop reason", m.s.Agent)
 	}
 	more := m.msg.more
+	if errors.Is(err, model.ErrPaused) && m.park() {
+		return
+	}
 	switch stop := m.msg.stop; {
 	case errors.Is(err, model.ErrCancelled):
 		if m.msg.started {
@@ -208,6 +241,109 @@ func (m *machine) resumeAgent(interrupted string) {
 	}
 }
 
+// pauseIn leaves a hosted session to the next program, whose agent lives on.
+type pauseIn struct{}
+
+func (pauseIn) step(m *machine) {
+	m.draining, m.quieting, m.out.pause = true, true, true
+	m.refusePostponed()
+	switch m.phase {
+	case waiting, modelless:
+		m.park()
+	case ending: // the next daemon asks them again
+		m.cancel()
+		m.park()
+	case idle, streaming, calling, looking, compacting, parked: // what is under way ends soon
+	}
+}
+
+// parkCall leaves the call that is under way to the next program.
+func (m *machine) parkCall() {
+	if m.s.Run.Aborting { // its end is that of the run
+		m.endCall(m.call, model.Failed("aborted", "stopped; it may have done part of its work; check"), false,
+			m.now.Sub(m.since))
+		m.finishAbort()
+		return
+	}
+	m.park()
+}
+
+// takenUp goes on with a run whose agent has lived on while the daemon was started anew, and
+// reports whether that is so.
+func (m *machine) takenUp() bool {
+	run := m.s.Run
+	if !m.hosted() || m.takeUp == nil {
+		return false
+	}
+	if run == nil {
+		m.takeUp("", 0)
+		return false
+	}
+	turn := 0
+	if run.TurnOpen {
+		turn = run.Turn
+	}
+	kept, shown := m.takeUp(run.ID, turn)
+	if !kept || run.Question.Form() {
+		return false
+	}
+	call := run.Call(run.Started)
+	switch {
+	case run.Aborting:
+		if call.ID != "" {
+			m.call, m.since, m.said = call, run.StartedAt, shown
+			m.parkCall()
+			break
+		}
+		m.finishAbort()
+	case m.park():
+	case run.Question.Open(): // people have been told
+		m.phase, m.since = waiting, m.now
+		m.steered()
+	case run.Turn == 0:
+		m.startTurn(protocol.KindPrompt, m.prompts())
+	case !run.TurnOpen:
+		m.afterTurn()
+	case call.ID != "":
+		m.call, m.said = model.ToolCall{ID: call.ID, Name: call.Name}, shown
+		inv := m.invocation(m.call)
+		if q := run.Question; q != nil && q.CallID == call.ID {
+			inv.Option = q.Decided.Option
+		}
+		m.await(calling, work{tool: inv})
+		m.since = run.StartedAt
+		m.steered()
+	case run.Question != nil:
+		m.resumeQuestion()
+	case len(run.Calls) > 0:
+		m.afterCall()
+	default:
+		m.goOnStreaming()
+	}
+	return true
+}
+
+// goOnStreaming goes on with the message that is under way, if any is.
+func (m *machine) goOnStreaming() {
+	open, said := m.s.Run.Open, m.s.Run.Said
+	m.deliver(m.undelivered())
+	if open.ID == "" && m.steerWaits() {
+		m.endTurn(protocol.StopSteered, nil)
+		return
+	}
+	if open.ID == "" {
+		m.callAgent()
+		return
+	}
+	m.streamAgent()
+	m.msg = message{id: open.ID, model: open.Model, started: true, size: sizeOf(model.Delta{
+		Text: said.Text, Thinking: said.Thinking,
+	})}
+	m.msg.text.WriteString(said.Text)
+	m.msg.thinking.WriteString(said.Thinking)
+	m.steered()
+}
+
 // resumeAgentTurn goes on inside the open turn.
 func (m *machine) resumeAgentTurn() {
 	m.deliver(m.undelivered())
@@ -227,7 +363,16 @@ func (l *loop) openAgent(s *session.State) {
 	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), func(ctx context.Context, news model.AgentNews) {
 		_ = l.post(ctx, agentIn{news})
 	})
-	l.m.agents, l.m.agent, l.m.judge = l.env.Agents, l.agent, l.agent.Judge
+	l.m.agents, l.m.agent, l.m.serves = l.env.Agents, l.agent, l.agent.Serves
+	l.m.judge = func(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+		if l.agent.Serves(inv.ID) && l.env.Policy != nil {
+			return l.env.Policy.Judge(inv, mode, answers)
+		}
+		return l.agent.Judge(inv, mode, answers)
+	}
+	if k, ok := l.agent.(Keeper); ok {
+		l.keeps, l.m.takeUp = k, k.TakeUp
+	}
 }
 
 func (l *loop) closeAgent() {

@@ -41,6 +41,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SwitchSession, h.switchSession)
 	protocol.HandleFunc(mux, protocol.BranchSession, h.branchSession)
 	protocol.Handle(mux, protocol.ExtensionCommand, h.extensionCommand)
+	protocol.Handle(mux, protocol.CallTool, h.callTool)
 	protocol.Handle(mux, protocol.CompactSession, h.compactSession)
 	protocol.HandleFunc(mux, protocol.SetLeaf, func(ctx context.Context, p protocol.SetLeafParams) (protocol.Leaf, error) {
 		return requestAs[protocol.Leaf](ctx, h, p.SessionID, func(t ticket) input { return leafIn{t, p.LeafID} })

@@ -23,6 +23,8 @@ type effects struct {
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk
 	cut     bool               // the hosted agent is to end its turn
+	results []callResult       // of the hosted agent's calls
+	pause   bool               // the next program has it
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }

@@ -21,7 +21,7 @@ type stopCheckedIn struct {
 // maySendBack reports whether hooks are asked before the run ends: once it has been sent back
 // they are not.
 func (m *machine) maySendBack() bool {
-	return m.stopHooks != nil && !m.s.Run.SentBack && m.s.Run.Ended.StopReason == protocol.StopEnd &&
+	return m.stopHooks != nil && !m.s.Run.SentBack && (!m.s.Run.Outside || m.s.Run.Turn > 1) && m.s.Run.Ended.StopReason == protocol.StopEnd &&
 		m.stopHooks(m.workdir())
 }
 

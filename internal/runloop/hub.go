@@ -36,6 +36,7 @@ const (
 	fewIdle   = 4                // but so many are kept open however long they are
 	sweepTime = time.Minute
 	parkTime  = time.Second     // for runs that are told not to wait for a boundary
+	pauseTime = 5 * time.Second // for hosted agents to be left to the next program
 	closeTime = 5 * time.Second // for all sessions to close in the end
 	mendTime  = time.Second     // between looks for sessions that failed
 	maxRepair = 30 * time.Second
@@ -44,7 +45,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models, Agents,
-// MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
+// Token, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in all sessions where there are no Models.
@@ -63,6 +64,8 @@ type Options struct {
 	Modules Modules
 	// Agents make the turns of the sessions that name one. Nil: there are none.
 	Agents Agents
+	// Token reports whether a token is a hosted agent's for that session. Nil: none is.
+	Token func(sessionID, token string) bool
 	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.
@@ -197,11 +200,31 @@ func (h *Hub) Ping(ctx context.Context) error {
 // there to be resumed, and closes all sessions. No session opens afterwards. One
 // whose disk hangs it waits for no longer than a few seconds more.
 func (h *Hub) Drain(timeout time.Duration) {
-	h.tellAll(drainIn{}, timeout)
+	h.lead(drainIn{}, timeout, func(*loop) bool { return true })
+	h.closeAll()
+}
+
+// Leave is Drain for a daemon that starts anew: hosted agents live on, and the next program goes
+// on where they are. They are stopped last, and for no longer than that takes.
+func (h *Hub) Leave(timeout time.Duration) {
+	h.update(func(s *lifecycle) { s.keeping = true })
+	h.lead(drainIn{}, timeout, func(l *loop) bool { return l.keeps == nil })
+	h.update(func(s *lifecycle) { s.keeping = false })
+	h.lead(pauseIn{}, pauseTime, func(l *loop) bool { return l.keeps != nil })
+	h.closeAll()
+}
+
+// lead leads the runs of some sessions to a boundary.
+func (h *Hub) lead(in input, timeout time.Duration, which func(*loop) bool) {
+	h.tellAll(in, timeout, which)
 	if !h.rest(timeout) {
-		h.tellAll(drainNowIn{}, parkTime)
+		h.tellAll(drainNowIn{}, parkTime, which)
 		h.rest(parkTime)
 	}
+}
+
+// closeAll closes all sessions for good.
+func (h *Hub) closeAll() {
 	var left []*loop
 	h.update(func(s *lifecycle) { left = s.stop() })
 	for _, l := range left {
@@ -234,13 +257,15 @@ func (h *Hub) rest(timeout time.Duration) (all bool) {
 
 // tellAll posts an input to every loop. One whose mailbox stays full, as its disk
 // hangs, is not waited for longer than that.
-func (h *Hub) tellAll(in input, timeout time.Duration) {
+func (h *Hub) tellAll(in input, timeout time.Duration, which func(*loop) bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var open []*loop
 	h.update(func(s *lifecycle) { s.stage, open = max(s.stage, draining), s.all() })
 	for _, l := range open {
-		_ = l.post(ctx, in)
+		if which(l) {
+			_ = l.post(ctx, in)
+		}
 	}
 }
 

@@ -253,6 +253,9 @@ func (in abortIn) step(m *machine) {
 	m.record(session.AbortRequested{RunID: run.ID})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusAbortRequested, Message: "the run is being aborted"})
 	m.reply(in.ticket, answer)
+	if m.hosted() && m.phase == parked && m.s.Run.Started != "" { // the next daemon ends the call, and the run
+		return
+	}
 	switch m.phase {
 	case calling: // its result ends the run
 		m.withdraw(protocol.ByAbort)

@@ -22,6 +22,7 @@ type lifecycle struct {
 	loops   map[string]*loop         // of open sessions; one may have ended by itself
 	taken   map[string]chan struct{} // sessions that somebody opens, closes or deletes; closed when that is done
 	repairs map[string]*repair       // sessions that failed and are opened again
+	keeping bool                     // sessions whose agents live on are not led to a boundary yet
 }
 
 // update makes a change of the hub's state, and sees to what follows from the new
@@ -92,6 +93,9 @@ func (s *lifecycle) release(id string) {
 // nobody uses it.
 func (s *lifecycle) resting() bool {
 	for _, l := range s.loops {
+		if s.keeping && l.keeps != nil {
+			continue
+		}
 		if !l.hasEnded() && (!l.resting.Load() || l.users > 0) {
 			return false
 		}

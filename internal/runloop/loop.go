@@ -56,7 +56,10 @@ type loop struct {
 	env     *env
 	m       *machine
 	journal *session.Journal
-	agent   Agent // that makes the session's turns; nil: the daemon's own loop
+	agent   Agent  // that makes the session's turns; nil: the daemon's own loop
+	keeps   Keeper // agent, where it is one
+	// outsiders wait for calls that they have asked for.
+	outsiders outsiders
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
@@ -313,6 +316,9 @@ func (l *loop) commit() error {
 	if out.cut && l.agent != nil { // before another turn of it begins
 		l.agent.Cut()
 	}
+	if out.pause && l.keeps != nil {
+		l.keeps.Pause()
+	}
 	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
 	if early {
 		l.startAll(out.work)
@@ -340,6 +346,9 @@ func (l *loop) commit() error {
 	}
 	for _, ev := range out.audits {
 		l.env.Audit(ev)
+	}
+	for _, r := range out.results {
+		l.agent.Answer(r.callID, r.res)
 	}
 	l.tellQuestion()
 	for _, c := range out.captures {

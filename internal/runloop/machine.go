@@ -56,11 +56,16 @@ type machine struct {
 	away      map[string]time.Time // until when models are not asked first, by their Key
 	// whether hooks may send a run back; nil: none can
 	stopHooks func(workdir string) bool
-	agents    Agents   // nil: there are none
-	agent     Agent    // of a hosted session; nil in one that is only read
-	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
-	cutCalls  []string // names of calls that were under way when the hosted agent ended
-	filesDir  string   // where the session's images are
+	agents    Agents // nil: there are none
+	agent     Agent  // of a hosted session; nil in one that is only read
+	outside   outsideCall
+	serves    func(callID string) bool // whether the hosted agent calls a tool of ours so; nil: never
+	turnCut   bool                     // the agent may have been sent the turn's texts by a former daemon
+	cutCalls  []string                 // names of calls that were under way when the hosted agent ended
+	// Keeper's; nil: there is none
+	takeUp   func(runID string, turn int) (kept, shown bool)
+	quieting bool   // the hosted agent is being paused
+	filesDir string // where the session's images are
 	// what the hosted agent has told last; nil: nothing since it was started
 	offer *model.AgentOffer
 	// the daemon's folder, for a session that names none
@@ -262,8 +267,12 @@ func (m *machine) callModel() {
 	if m.park() {
 		return
 	}
-	if m.hosted() {
+	switch {
+	case m.hosted():
 		m.callAgent()
+		return
+	case m.s.Run.Outside && m.s.Run.Turn == 1:
+		m.callOutside()
 		return
 	}
 	if why := m.modelMissing(); why != nil {
@@ -391,7 +400,7 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
 		return model.Failed(model.BadRequest, "not run: the model's message was cut off at its length limit"), true
-	case m.hosted(): // it has its own tools
+	case m.hosted() && (m.serves == nil || !m.serves(call.ID)): // a tool of its own
 	case m.s.ToolsChosen && !m.searches(call) && !slices.ContainsFunc(m.s.Tools, func(name string) bool {
 		return model.Means(call.Name, name)
 	}):
@@ -431,6 +440,7 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 	if !m.said {
 		m.sayResult(call, res)
 	}
+	m.tellCaller(call, res)
 	var notRun protocol.NotRun
 	if skipped {
 		notRun = protocol.NotRunSteered
@@ -514,7 +524,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
 		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
-	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: true}
+	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: !run.Outside || run.Turn > 1}
 	if why != nil {
 		fact.Code, fact.Error, end.Error = why.Code, why.Message, wireRunError(why)
 	}
@@ -524,6 +534,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 		m.out.replies = append(m.out.replies, reply{to: w, ended: endOf(fact, run.Output, nil)})
 	}
 	m.waiters = nil
+	m.endOutside()
 	m.becomeIdle()
 }
 

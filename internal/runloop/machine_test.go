@@ -397,9 +397,9 @@ func (w *world) random(pick func(n int) int) {
 	case 12:
 		w.step(compactIn{w.client("compact"), ""})
 	case 13:
-		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "x", Patch: []byte(`{"a":{"b":1,"c":null}}`)}})
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "x", Patch: []byte(`{"a":{"b":1,"c":null}}`)}, ""})
 	case 14:
-		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "bad", Warning: "invalid_tool_event"}})
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "bad", Warning: "invalid_tool_event"}, ""})
 	case 15, 16:
 		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
 	case 17:
@@ -911,8 +911,8 @@ func TestHostileJSONIsKeptReadable(t *testing.T) {
 	}
 	w.say(model.Delta{Text: "\xff", Stop: model.StopToolCalls})
 	for _, patch := range []string{"{oops", deep, `{"a":` + deep + `}`, `{"a":1,"a":2}`} {
-		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Delta: "\xff", Update: []byte(patch), Patch: []byte(patch)}})
-		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Asset: &model.Asset{ID: "\xff", Metadata: []byte(patch)}}})
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Delta: "\xff", Update: []byte(patch), Patch: []byte(patch)}, ""})
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Asset: &model.Asset{ID: "\xff", Metadata: []byte(patch)}}, ""})
 	}
 	w.finish()
 	for _, ev := range w.events {
@@ -953,7 +953,7 @@ func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 		}}
 	}
 	for name, say := range map[string]func(*world, model.ToolUpdate){
-		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u}) },
+		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u, ""}) },
 		"outside one": func(w *world, u model.ToolUpdate) { w.step(sideUpdateIn{update: u}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1059,7 +1059,7 @@ func TestAToolThatSaysNothingIsShown(t *testing.T) {
 			w.prompt("go")
 			w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 			for _, u := range c.updates {
-				w.step(toolUpdateIn{w.work.gen, u})
+				w.step(toolUpdateIn{w.work.gen, u, ""})
 			}
 			w.step(toolDoneIn{w.work.gen, c.result})
 			var got []string

@@ -377,6 +377,11 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 		a.Later = func(ctx context.Context) (protocol.Tools, error) { return h.daemonTools(ctx), nil }
 		return a, nil
 	}
+	if p.Callable || p.Token != "" {
+		if err := h.mayCall(ctx, protocol.ListTools.Name(), p.SessionID, p.Token); err != nil {
+			return a, err
+		}
+	}
 	type choice struct {
 		chosen bool
 		tools  []string
@@ -401,7 +406,11 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 		return a, err
 	}
 	a.Later = func(ctx context.Context) (protocol.Tools, error) {
-		return h.toolsFrom(ctx, c.from, stateWait, c.chosen, c.tools), nil
+		out := h.toolsFrom(ctx, c.from, stateWait, c.chosen, c.tools)
+		if p.Callable || p.Token != "" {
+			return h.callable(ctx, id, out)
+		}
+		return out, nil
 	}
 	return a, nil
 }

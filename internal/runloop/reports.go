@@ -41,8 +41,9 @@ type (
 		message string
 	}
 	toolUpdateIn struct {
-		gen    int
-		update model.ToolUpdate
+		gen      int
+		update   model.ToolUpdate
+		outputID string // of who called the tool from outside, "" for none
 	}
 	toolDoneIn struct {
 		gen    int
@@ -77,6 +78,8 @@ func weight(in input) int64 {
 		n = len(in.question.Message) + len(in.question.Schema)
 	case agentIn:
 		n = len(in.news.Patch) + len(in.news.Title) + len(in.news.Prompted) + len(in.news.Warning)
+	case callIn:
+		n = len(in.call.Arguments)
 	case toolDoneIn:
 		n = len(in.result.Text) + len(in.result.Value)
 	}
@@ -312,17 +315,21 @@ func (in toolUpdateIn) step(m *machine) {
 		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta,
 		Update: rawValue(u.Update),
 	})
+	m.tellOutput(m.turnRef(), in.outputID, u)
 }
 
 func (in sideUpdateIn) step(m *machine) {
 	at := protocol.Ref{SessionID: m.s.ID}
 	m.warned(at, "", in.update)
-	if in.outputID != "" && in.update.Delta != "" && in.update.Warning == "" {
-		m.publish(protocol.Status{
-			Ref: at, Code: protocol.StatusOperationOutput, Message: in.update.Delta, OutputID: in.outputID,
-		})
-	}
+	m.tellOutput(at, in.outputID, in.update)
 	m.reply(in.ticket, nil)
+}
+
+// tellOutput tells what a tool says to the client that has named an output_id for it.
+func (m *machine) tellOutput(at protocol.Ref, outputID string, u model.ToolUpdate) {
+	if outputID != "" && u.Delta != "" && u.Warning == "" {
+		m.publish(protocol.Status{Ref: at, Code: protocol.StatusOperationOutput, Message: u.Delta, OutputID: outputID})
+	}
 }
 
 // warned keeps what an update changes in the session, and tells in a warning what
@@ -372,6 +379,10 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 
 func (in toolDoneIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != calling {
+		return
+	}
+	if in.result.Paused && m.draining {
+		m.parkCall()
 		return
 	}
 	m.withdraw(protocol.ByCall)

@@ -21,6 +21,9 @@ type (
 
 func (in resumeIn) step(m *machine) {
 	m.keepRules()
+	if m.takenUp() {
+		return
+	}
 	run := m.s.Run
 	if run == nil { // a crash between a prompt's record and its run's
 		if prompts := m.prompts(); len(prompts) > 0 {
@@ -40,8 +43,11 @@ func (in resumeIn) step(m *machine) {
 	}
 	cut := m.s.Run.Call(run.Started).Name
 	interrupted := m.answerInterrupted()
-	if m.hosted() {
+	switch {
+	case m.hosted():
 		m.resumeAgent(cut)
+	case run.Outside && run.Turn == 1:
+		m.dropOutside()
 	}
 	switch {
 	case run.Aborting:
@@ -192,10 +198,12 @@ func (m *machine) refusePostponed() {
 			m.refuse(in.ticket, shuttingDown())
 		case compactIn:
 			m.refuse(in.ticket, shuttingDown())
+		case callIn:
+			m.refuse(in.ticket, shuttingDown())
 		}
 	}
 	m.postponed = nil
 }
 
 // resting reports that nothing is under way: a draining machine may be closed.
-func (m *machine) resting() bool { return m.phase == idle || m.phase == parked }
+func (m *machine) resting() bool { return (m.phase == idle || m.phase == parked) && !m.quieting }

@@ -67,8 +67,17 @@ func (l *loop) wake() (release func(), err error) {
 // parkShed leaves a shed session where it is when the daemon stops. Nothing has to
 // be written: to wait for an answer is no crash.
 func (l *loop) parkShed(in input) bool {
-	switch in.(type) {
+	switch in := in.(type) {
 	case drainIn, drainNowIn:
+	case pauseIn:
+		l.m.draining, l.m.phase, l.m.quieting = true, parked, true
+		l.keeps.Pause()
+		return true
+	case agentIn:
+		if !in.news.Paused {
+			return false
+		}
+		l.m.quieting = false
 	default:
 		return false
 	}

@@ -216,18 +216,26 @@ func (l *loop) callTool(ctx context.Context, w work) {
 		_ = l.post(context.Background(), toolDoneIn{gen, res})
 		return
 	}
-	if l.agent != nil {
-		res := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u}) })
-		_ = l.post(context.Background(), toolDoneIn{gen, res})
-		return
+	var res model.ToolResult
+	if l.agent == nil || l.agent.Serves(inv.ID) {
+		res = l.callOurs(ctx, gen, inv)
+	} else {
+		res = l.callTheirs(ctx, gen, inv)
 	}
+	_ = l.post(context.Background(), toolDoneIn{gen, res})
+}
+
+// callOurs runs a tool of the daemon's.
+func (l *loop) callOurs(ctx context.Context, gen int, inv model.Invocation) model.ToolResult {
+	ctx, outputID, done := l.outsiders.join(ctx, inv.ID)
+	defer done()
 	var images []model.Attachment
 	inv.KeepImage, inv.Ask = l.keeper(&images), l.asks(ctx, gen)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
-		_ = l.post(ctx, toolUpdateIn{gen, u})
+		_ = l.post(ctx, toolUpdateIn{gen, u, outputID})
 	})
 	res.Attachments = images
-	_ = l.post(context.Background(), toolDoneIn{gen, l.afterTool(ctx, gen, inv, res)})
+	return l.afterTool(ctx, gen, inv, res)
 }
 
 const (

@@ -51,7 +51,7 @@ type Lines struct {
 func ServeCommands(ctx context.Context, ln *Listener, mux *protocol.Mux, lines Lines, log *zap.Logger) error {
 	log = log.With(zap.String("on", "commands"))
 	encoding := new(sync.Mutex)
-	c := &conns{log: log, max: maxConns, grace: stopGrace, open: func(conn *net.UnixConn) session {
+	c := &conns{log: log, max: maxConns, grace: stopGrace, agents: ln.tokens != nil, open: func(conn *net.UnixConn) session {
 		s := &commandConn{conn: conn, mux: mux, maxLine: lines.Max, held: lines.Held, encoding: encoding, log: log}
 		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		return s

@@ -35,6 +35,8 @@ type conns struct {
 	max   int                         // connections at a time
 	grace time.Duration               // from a stop to an abort, and from there to giving up
 	open  func(*net.UnixConn) session // called before the next one is accepted
+	// agents: tools in a sandbox are served, too
+	agents bool
 
 	all sync.WaitGroup // the sessions' goroutines
 
@@ -122,7 +124,7 @@ func (c *conns) finish(ln *Listener) {
 func (c *conns) admit(conn *net.UnixConn) {
 	s := c.open(conn)
 	p, err := identify(conn)
-	if !welcome(c.log, p, err) {
+	if !welcome(c.log, p, err, c.agents) {
 		_ = conn.Close()
 		return
 	}
@@ -150,15 +152,15 @@ func (c *conns) admit(conn *net.UnixConn) {
 	})
 }
 
-// welcome reports whether a peer is served, and logs why not.
-func welcome(log *zap.Logger, p peer, err error) bool {
+// welcome reports whether a peer is served, and logs why not. Agents may be in a sandbox.
+func welcome(log *zap.Logger, p peer, err error, agents bool) bool {
 	who := []zap.Field{zap.Int("pid", p.pid), zap.Int("uid", p.uid)}
 	switch {
 	case err != nil:
 		log.Warn("connection refused: its user cannot be determined", append(who, zap.Error(err))...)
 	case !allowed(p.uid, os.Geteuid()):
 		log.Warn("connection refused: another user's", who...)
-	case p.kin == confined:
+	case p.kin == confined && !agents:
 		log.Warn("connection refused: a tool in a sandbox", who...)
 	default:
 		return true

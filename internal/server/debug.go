@@ -121,7 +121,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 
 func (g *guarded) admit(conn *net.UnixConn) net.Conn {
 	p, err := identify(conn)
-	if !welcome(g.log, p, err) {
+	if !welcome(g.log, p, err, false) {
 		return nil
 	}
 	if p.kin != stranger {

@@ -37,12 +37,16 @@ func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Rea
 	zlog *zap.Logger,
 ) error {
 	zlog = zlog.With(zap.String("on", "events"))
-	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
+	c := &conns{log: zlog, max: maxConns, grace: drainGrace, agents: ln.tokens != nil, open: func(conn *net.UnixConn) session {
 		s := &eventConn{
 			conn: conn, log: log, readers: readers, maxLine: lines.Max, held: lines.Held, zlog: zlog,
-			requests: make(chan request), done: make(chan struct{}),
+			requests: make(chan request), done: make(chan struct{}), tokens: ln.tokens,
 		}
-		s.cursor, _, _ = log.Begin("", nil, event.Filter{})
+		first := event.Filter{}
+		if ln.tokens != nil {
+			first.SessionID = "-" // no session's: it has to say first whose token it has
+		}
+		s.cursor, _, _ = log.Begin("", nil, first)
 		s.at.Store(s.cursor.After())
 		return s
 	}}
@@ -65,6 +69,7 @@ type eventConn struct {
 	at       atomic.Uint64 // the event that it has got last, or passed over
 	took     atomic.Int64  // when the client last took something of a line that it stopped in
 	pid      int
+	tokens   Tokens // not nil: a subscription has to have one
 
 	// Of the writing goroutine.
 	cursor event.Cursor
@@ -177,7 +182,13 @@ func (s *eventConn) answer(r request) bool {
 		return s.write(protocol.AppendError(nil, r.id, protocol.AsError(r.err)))
 	}
 	p := r.params
-	c, next, gap := s.log.Begin(p.Epoch, p.After, event.Filter{SessionID: p.SessionID, Types: p.Types})
+	if s.tokens != nil && (p.Token == "" || !s.tokens(p.SessionID, p.Token)) {
+		refused := protocol.Rejectf(protocol.Forbidden, "token: it is not that of session %.80q", p.SessionID)
+		return s.write(protocol.AppendError(nil, r.id, refused))
+	}
+	c, next, gap := s.log.Begin(p.Epoch, p.After, event.Filter{
+		SessionID: p.SessionID, Types: p.Types, Shared: p.Token != "",
+	})
 	line, err := protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{
 		Epoch: s.log.Epoch(), NextSeq: next,
 		Gap: gap,

@@ -47,7 +47,13 @@ type Listener struct {
 	*net.UnixListener
 
 	shared bool // with systemd, which keeps it for the next daemon
+	// tokens is set where hosted agents connect, which may be in a sandbox: whether a token is
+	// that of a session.
+	tokens Tokens
 }
+
+// Tokens reports whether a token is a hosted agent's for that session.
+type Tokens func(sessionID, token string) bool
 
 // drain refuses new connections from here on, and ends Accept. What waits already
 // is had from waiting; at systemd's socket it is the next daemon's.
@@ -126,6 +132,35 @@ func Listen(path string) (*Sockets, error) {
 	}
 	for _, ln := range []*Listener{s.Commands, s.Events} {
 		ln.SetUnlinkOnClose(false) // Close does it
+	}
+	return s, nil
+}
+
+// ListenAgents makes the two sockets at path and path.events where hosted agents connect,
+// which may be in a sandbox: there every command, and each subscription, has to have the
+// token of a session, which commands check themselves. It is for who has the sockets of
+// Listen. kept are those that a program before this one has left, if any.
+func ListenAgents(path string, kept Kept, tokens Tokens) (s *Sockets, err error) {
+	if err := fits(protocol.EventSocket(path)); err != nil {
+		return nil, err
+	}
+	if kept.Commands != nil && kept.Events != nil {
+		if s, err = Inherit(path, Kept{Commands: kept.Commands, Events: kept.Events}); err != nil {
+			return nil, err
+		}
+	} else {
+		s = &Sockets{}
+		if s.Commands, err = bind(path); err == nil {
+			s.Events, err = bind(protocol.EventSocket(path))
+		}
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	for _, ln := range []*Listener{s.Commands, s.Events} {
+		ln.SetUnlinkOnClose(false) // Close does it
+		ln.shared, ln.tokens = false, tokens
 	}
 	return s, nil
 }
@@ -213,7 +248,7 @@ func inherit(f *os.File, path string, shared bool) (*Listener, error) {
 		_ = ln.Close()
 		return nil, fmt.Errorf("socket %s: what was inherited is another one", path)
 	}
-	return &Listener{unixLn, shared}, nil
+	return &Listener{UnixListener: unixLn, shared: shared}, nil
 }
 
 // fits refuses a path that is too long for a socket.
@@ -352,7 +387,7 @@ func activated() (*Sockets, error) {
 func only(all []net.Listener) (*Listener, error) {
 	if len(all) == 1 {
 		if ln, ok := all[0].(*net.UnixListener); ok && ln.Addr().Network() == "unix" {
-			return &Listener{ln, true}, nil
+			return &Listener{UnixListener: ln, shared: true}, nil
 		}
 	}
 	return nil, errors.ErrUnsupported

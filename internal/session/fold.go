@@ -77,7 +77,9 @@ func (s *State) apply(r Record) error {
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
-		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID)}
+		s.Run = &Run{
+			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Outside: s.isOutside(f.RunID),
+		}
 		if f.Model != (model.Choice{}) {
 			s.Answered = f.Model
 		}
@@ -138,6 +140,13 @@ func (s *State) termsOf(runID string) Terms {
 		}
 	}
 	return Terms{}
+}
+
+// isOutside reports that a run is for a call of an agent outside the daemon.
+func (s *State) isOutside(runID string) bool {
+	return slices.ContainsFunc(s.Pending, func(in Input) bool {
+		return in.RunID == runID && in.Command == CommandCallTool
+	})
 }
 
 func (s *State) applyInput(f Input, at time.Time) {

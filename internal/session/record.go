@@ -104,6 +104,10 @@ const CommandOutputSchema = "output_schema"
 // CommandOnStop is the Command of an Input that a hook has sent a run back with.
 const CommandOnStop = "on_stop"
 
+// CommandCallTool is the Command of an Input that stands for a tool call of an agent
+// outside the daemon: its run makes that call and asks no model.
+const CommandCallTool = "call_tool"
+
 // Withdrawn takes back an input that was not delivered yet.
 type Withdrawn struct {
 	InputID string `json:"input_id"`

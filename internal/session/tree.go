@@ -54,6 +54,7 @@ type Run struct {
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
+	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
 
 	Terms      Terms `json:",omitzero"`
 	Answers    int   `json:",omitzero"` // assistant messages

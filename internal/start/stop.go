@@ -289,21 +289,26 @@ func restart(ctx context.Context, o Options) (Stopped, Started, error) {
 	}
 	defer r.close()
 	s := Stopped{PID: r.pid, Unit: r.unit}
-	if r.unit != "" {
-		said, err := systemctl(ctx, "restart", r.unit)
-		if err != nil {
-			return s, Started{}, &Error{
-				What: "systemd cannot restart " + r.unit, Said: join(said, journal(r.unit)),
-				Next: unitNext(ctx, r.unit),
-			}
-		}
-		return s, Started{Log: r.unit, Unit: true}, nil
-	}
 	reply, err := r.shutdown(ctx, protocol.ShutdownParams{Restart: true})
+	var wire *protocol.Error
+	if r.unit != "" && errors.As(err, &wire) && wire.Reason() == protocol.UnknownCommand { // it is an older one
+		return s, Started{Log: r.unit, Unit: true}, restartUnit(ctx, r.unit)
+	}
 	if err != nil {
 		return s, Started{}, err
 	}
-	return s, Started{PID: reply.PID}, r.awaitNext(ctx, o, reply)
+	return s, Started{PID: reply.PID, Log: r.unit, Unit: r.unit != ""}, r.awaitNext(ctx, o, reply)
+}
+
+// restartUnit has systemd restart a daemon of its own.
+func restartUnit(ctx context.Context, unit string) error {
+	said, err := systemctl(ctx, "restart", unit)
+	if err == nil {
+		return nil
+	}
+	return &Error{
+		What: "systemd cannot restart " + unit, Said: join(said, journal(unit)), Next: unitNext(ctx, unit),
+	}
 }
 
 // awaitNext returns when the program that has taken the daemon's place answers. It is

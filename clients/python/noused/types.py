@@ -142,6 +142,20 @@ class BranchSessionParams(TypedDict):
     """absolute path of the folder that the new session lives in; default: the parent's"""
 
 
+class CallToolParams(TypedDict):
+    arguments: NotRequired[dict[str, Any]]
+    client: NotRequired[str]
+    """who calls, for people; at most 100 bytes"""
+    name: str
+    """a tool's name"""
+    output_id: NotRequired[str]
+    """a name of the client's choice, at most 100 bytes: what the tool says while it runs is also told in status events operation_output with this output_id"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    token: NotRequired[str]
+    """of a hosted agent, for its own session"""
+
+
 class CompactSessionParams(TypedDict):
     instruction: NotRequired[str]
     """what the summary should mind"""
@@ -345,10 +359,14 @@ class ListSkillsParams(TypedDict):
 
 
 class ListToolsParams(TypedDict):
+    callable: NotRequired[bool]
+    """only those that call_tool can call now, for those who may call them"""
     daemon: NotRequired[bool]
     """those that a new session in the daemon's folder has: no session is read or made; not with session_id"""
     session_id: NotRequired[str]
     """absent: the active session"""
+    token: NotRequired[str]
+    """as in call_tool"""
 
 
 class MarkReadParams(TypedDict):
@@ -1334,6 +1352,8 @@ class SubscribeParams(TypedDict):
     after: NotRequired[int]
     epoch: NotRequired[str]
     session_id: NotRequired[str]
+    token: NotRequired[str]
+    """of a hosted agent: its session's events, and those of no session; needed on the socket for agents"""
     types: NotRequired[list[str]]
 
 
@@ -1359,6 +1379,30 @@ class System(TypedDict):
 class TitleAccepted(TypedDict):
     command: str
     title: str
+
+
+class ToolCalledError(TypedDict):
+    code: str
+    details: NotRequired[Any]
+    message: str
+
+
+class ToolCalledImages(TypedDict):
+    data: str
+    media_type: str
+
+
+class ToolCalled(TypedDict):
+    error: NotRequired[ToolCalledError]
+    images: NotRequired[list[ToolCalledImages]]
+    """what of the result is for the eye"""
+    ok: bool
+    outputs: NotRequired[dict[str, str]]
+    result: str
+    """the text for the model"""
+    tool_call_id: str
+    value: NotRequired[Any]
+    """the tool's own result as it came"""
 
 
 class ToolEndAttachments(TypedDict):
@@ -1744,6 +1788,10 @@ class Calls:
     ) -> Branch: ...
     @overload
     def call(
+        self, type: Literal["call_tool"], /, **payload: Unpack[CallToolParams]
+    ) -> ToolCalled: ...
+    @overload
+    def call(
         self, type: Literal["compact_session"], /, **payload: Unpack[CompactSessionParams]
     ) -> Compaction: ...
     @overload
@@ -1902,6 +1950,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["branch_session"], /, **payload: Unpack[BranchSessionParams]
     ) -> Branch: ...
+    @overload
+    async def call(
+        self, type: Literal["call_tool"], /, **payload: Unpack[CallToolParams]
+    ) -> ToolCalled: ...
     @overload
     async def call(
         self, type: Literal["compact_session"], /, **payload: Unpack[CompactSessionParams]

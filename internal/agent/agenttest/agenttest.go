@@ -57,10 +57,13 @@ type session struct {
 	cancel chan struct{} // closed by session/cancel; made anew for each prompt
 	deaf   bool
 	choices
+
+	servers []server
+	tools   *tools // of the first of the servers, once it is at work
 }
 
-func newSession(id string) *session {
-	return &session{id: id, choices: choices{model: "small", effort: "low", mode: "ask"}}
+func newSession(id string, servers []server) *session {
+	return &session{id: id, servers: servers, choices: choices{model: "small", effort: "low", mode: "ask"}}
 }
 
 type message struct {
@@ -141,10 +144,10 @@ func (a *agent) handle(line []byte) {
 		return // an error without an id: of something that the script has written
 	}
 	var p struct {
-		Version   int              `json:"protocolVersion"`
-		SessionID string           `json:"sessionId"`
-		CWD       string           `json:"cwd"`
-		Servers   []jsontext.Value `json:"mcpServers"`
+		Version   int      `json:"protocolVersion"`
+		SessionID string   `json:"sessionId"`
+		CWD       string   `json:"cwd"`
+		Servers   []server `json:"mcpServers"`
 		Prompt    []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
@@ -166,7 +169,7 @@ func (a *agent) handle(line []byte) {
 		if !filepath.IsAbs(p.CWD) || p.Servers == nil {
 			a.wrong("%s: cwd %q, mcpServers %v", m.Method, p.CWD, p.Servers)
 		}
-		a.open(m.Method, p.SessionID, id, reply)
+		a.open(m.Method, p.SessionID, id, reply, p.Servers)
 	case "session/prompt":
 		if s == nil || s.busy || len(p.Prompt) == 0 {
 			a.wrong("session/prompt: session %q, %d blocks, while another is open: %t", p.SessionID, len(p.Prompt),
@@ -225,14 +228,14 @@ func (a *agent) greet(version int, reply func(any)) {
 }
 
 // open makes a session, or takes one up of which the texts are in a file.
-func (a *agent) open(method, id string, request jsontext.Value, reply func(any)) {
+func (a *agent) open(method, id string, request jsontext.Value, reply func(any), servers []server) {
 	if slices.Contains(a.can, "auth") {
 		a.send(object{"id": request, "error": object{"code": -32000, "message": "Authentication required"}})
 		return
 	}
 	if method == "session/new" {
 		id = fmt.Sprintf("s-%d-%d", os.Getpid(), len(a.sessions)+1)
-		a.sessions[id] = newSession(id)
+		a.sessions[id] = newSession(id, servers)
 		a.log("new %s", id)
 		reply(a.offers(a.sessions[id], object{"sessionId": id}))
 		a.sayCommands(a.sessions[id])
@@ -244,7 +247,7 @@ func (a *agent) open(method, id string, request jsontext.Value, reply func(any))
 		return
 	}
 	a.log("%s %s", strings.TrimPrefix(method, "session/"), id)
-	a.sessions[id] = newSession(id)
+	a.sessions[id] = newSession(id, servers)
 	if method == "session/load" {
 		for i, text := range strings.Split(strings.TrimSuffix(string(texts), "\x00"), "\x00") {
 			role, text, _ := strings.Cut(text, ":")
@@ -349,6 +352,12 @@ func (a *agent) step(s *session, name, rest string) {
 			a.say(s, "agent_message_chunk", strconv.FormatInt(time.Now().UnixNano(), 10))
 			time.Sleep(2 * time.Millisecond)
 		}
+	case "count": // to a number
+		n, _ := strconv.Atoi(rest)
+		for i := 0; i < n && !a.cancelled(s); i++ {
+			a.say(s, "agent_message_chunk", fmt.Sprintf("%d,", i))
+			time.Sleep(time.Millisecond)
+		}
 	case "think":
 		a.say(s, "agent_thought_chunk", rest)
 	case "message": // with an id of its own
@@ -364,6 +373,14 @@ func (a *agent) step(s *session, name, rest string) {
 			update["rawInput"] = jsontext.Value(input)
 		}
 		a.update(s.id, update)
+	case "named": // ID NAME INPUT, of a tool of an MCP server
+		title, input, _ := strings.Cut(more, " ")
+		a.update(s.id, object{
+			"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": "other", "status": "pending",
+			"rawInput": jsontext.Value(input),
+		})
+	case "servers", "tools", "tool":
+		a.toolStep(s, name, rest)
 	case "begin":
 		call(object{"status": "in_progress"})
 	case "show":
@@ -377,7 +394,15 @@ func (a *agent) step(s *session, name, rest string) {
 	case "fail":
 		call(object{"status": "failed"})
 	case "ask":
-		a.ask(s, id, more)
+		if !a.ask(s, id, more) {
+			call(object{"status": "failed"})
+			return
+		}
+		call(object{"status": "completed"})
+	case "may": // ask, and go on with the call
+		if a.ask(s, id, more) {
+			call(object{"status": "in_progress"})
+		}
 	case "update":
 		a.update(s.id, object{"sessionUpdate": id, "entries": jsontext.Value(cmp.Or(more, "[]"))})
 	case "tell": // any update
@@ -426,6 +451,11 @@ func (a *agent) trouble(s *session, name, rest string) {
 			fmt.Fprintln(os.Stderr, "once")
 			os.Exit(7)
 		}
+	case "touch": // its temporary folder
+		if f, err := os.CreateTemp("", "touch"); err == nil {
+			a.log("touched")
+			_ = f.Close()
+		}
 	case "junk":
 		a.write([]byte(rest + "\n"))
 	case "flood":
@@ -433,6 +463,9 @@ func (a *agent) trouble(s *session, name, rest string) {
 		for range n {
 			a.say(s, "agent_message_chunk", strings.Repeat("flood ", 1000))
 		}
+	case "run":
+		out, err := exec.Command("sh", "-c", rest).CombinedOutput()
+		a.say(s, "agent_message_chunk", fmt.Sprintf("%s %v\n", out, err))
 	case "fork":
 		cmd := exec.Command("sleep", "1000")
 		if cmd.Start() == nil {
@@ -445,8 +478,8 @@ func (a *agent) trouble(s *session, name, rest string) {
 	}
 }
 
-// ask asks whether a call may be made, and ends the call accordingly.
-func (a *agent) ask(s *session, id, input string) {
+// ask asks whether a call may be made.
+func (a *agent) ask(s *session, id, input string) bool {
 	call := object{"toolCallId": id}
 	if input != "" {
 		call["rawInput"] = jsontext.Value(input)
@@ -469,11 +502,7 @@ func (a *agent) ask(s *session, id, input string) {
 	}
 	_ = json.Unmarshal(raw, &answer)
 	a.log("answer %s %s", answer.Outcome.Outcome, answer.Outcome.OptionID)
-	status := "completed"
-	if answer.Outcome.OptionID != "yes" && answer.Outcome.OptionID != "ever" {
-		status = "failed"
-	}
-	a.update(s.id, object{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status})
+	return answer.Outcome.OptionID == "yes" || answer.Outcome.OptionID == "ever"
 }
 
 // request asks the client, and waits for the answer.

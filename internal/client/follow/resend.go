@@ -128,7 +128,7 @@ func isResent(p protocol.Params, err error) bool {
 // costs, what is taken away cannot be found again, and a second abort may be of another run.
 func isRepeatable(params protocol.Params) bool {
 	switch p := params.(type) {
-	case protocol.ExtensionCommandParams, protocol.CompactSessionParams, protocol.ShutdownParams,
+	case protocol.ExtensionCommandParams, protocol.CallToolParams, protocol.CompactSessionParams, protocol.ShutdownParams,
 		protocol.DeleteSessionParams, protocol.WithdrawParams, protocol.BranchSessionParams:
 		return false
 	case protocol.AbortParams:

@@ -72,6 +72,8 @@ type Options struct {
 	// Empty: nothing ends the tools of a daemon that is killed, and a tool that
 	// asks for a sandbox is refused.
 	Helper string
+	// Left is what a former program of this process has left. Nil: nothing.
+	Left *proc.Left
 	// CacheDir has the caches of sandboxed tools, one for each folder. Empty: they have
 	// none.
 	CacheDir string
@@ -155,7 +157,7 @@ func New(o Options) *Registry {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	r := &Registry{
-		o: o, log: o.Logger, supervisor: proc.NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
+		o: o, log: o.Logger, supervisor: proc.TakeOver(o.Helper, o.Left, o.Logger), ctx: ctx, stop: stop,
 		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), processLimit: worker.NewProcessLimit(maxLiving),
 	}
 	for _, v := range o.Environ {
@@ -187,6 +189,23 @@ func (r *Registry) all() []*module { return *r.modules.Load() }
 func (r *Registry) Start(ctx context.Context, c proc.Command) (*proc.Process, error) {
 	return r.supervisor.Start(ctx, c)
 }
+
+// Claim returns a process that a former program has left; EndUnclaimed ends the others.
+func (r *Registry) Claim(k proc.Kept) (*proc.Process, error) { return r.supervisor.Claim(k) }
+
+// EndUnclaimed ends those of the processes that nobody has claimed.
+func (r *Registry) EndUnclaimed(left []proc.Kept) { r.supervisor.EndUnclaimed(left) }
+
+// Leave, Exec and EndKept are the [proc.Supervisor]'s, once Close has returned.
+func (r *Registry) Leave(children []proc.Kept) *proc.Left { return r.supervisor.Leave(children) }
+
+// Exec has another program take this one's place.
+func (r *Registry) Exec(left *proc.Left, path string, args, env []string) error {
+	return r.supervisor.Exec(left, path, args, env)
+}
+
+// EndKept ends the processes that were kept, where no other program is executed.
+func (r *Registry) EndKept() { r.supervisor.EndKept() }
 
 // StartConfined is Start in a sandbox, with what of the daemon's environment tools get,
 // and then the command's own.

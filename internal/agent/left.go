@@ -1,0 +1,451 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/acp"
+	"noused/internal/model"
+	"noused/internal/proc"
+)
+
+// A daemon that starts anew executes the next program in its own process. Its agents live
+// through that: each is left to the next program between two lines of what it says, with
+// what this one knows of it.
+
+// LeftVersion is that of what is left: a program takes over no other.
+const LeftVersion = 1
+
+const (
+	// leaveTime is how long an agent has to read what it was sent before.
+	leaveTime = 2 * time.Second
+	// orphanTime is how long an agent that was left lives on without a session.
+	orphanTime = 10 * time.Minute
+)
+
+// Left is a hosted agent that a program leaves to the next.
+type Left struct {
+	SessionID string         `json:"session_id"`
+	Child     proc.Kept      `json:"child"`
+	State     jsontext.Value `json:"state"` // a leftState
+}
+
+type leftState struct {
+	Name     string        `json:"name"`
+	Workdir  string        `json:"workdir"`
+	Session  string        `json:"session"` // the agent's
+	Said     acp.AgentSaid `json:"said"`
+	Conn     acp.Left      `json:"conn"`
+	Run      string        `json:"run"`
+	Deaths   int           `json:"deaths"`
+	Taken    int           `json:"taken"`
+	Cost     float64       `json:"cost"`
+	CostFrom float64       `json:"cost_from"`
+	CostTold bool          `json:"cost_told"`
+	Offer    offer         `json:"offer"`
+	Lost     bool          `json:"lost"`
+	Chosen   bool          `json:"chosen"`
+	Own      []string      `json:"own"`
+	Turn     *leftTurn     `json:"turn,omitzero"`
+}
+
+type leftTurn struct {
+	Run     string           `json:"run"`
+	Number  int              `json:"number"`
+	Texts   int              `json:"texts"`
+	Prompt  int64            `json:"prompt"` // id of the request; 0: it was answered
+	Cut     bool             `json:"cut"`
+	Took    bool             `json:"took"`
+	Spoke   bool             `json:"spoke"`
+	Message string           `json:"message"`
+	Asked   []jsontext.Value `json:"asked"` // ids of the agent's requests
+	Events  []leftEvent      `json:"events"`
+	Calls   []leftCall       `json:"calls"`
+	Over    []string         `json:"over"` // the agent's ids of calls that are over
+}
+
+type leftEvent struct {
+	Kind    kind                   `json:"kind"`
+	Line    int                    `json:"line"`
+	ID      string                 `json:"id"`
+	Text    string                 `json:"text"`
+	Call    *acp.ToolCall          `json:"call"`
+	Tool    string                 `json:"tool"`
+	Options []acp.PermissionOption `json:"options"`
+	Ask     jsontext.Value         `json:"ask,omitzero"` // the request's id
+	Usage   acp.Usage              `json:"usage"`
+	Answer  acp.PromptAnswer       `json:"answer"`
+	Err     *acp.Error             `json:"err"`
+}
+
+type leftCall struct {
+	Of      string                 `json:"of"` // the agent's id
+	ID      string                 `json:"id"`
+	Name    string                 `json:"name"`
+	Kind    string                 `json:"kind"`
+	Status  string                 `json:"status"`
+	Input   jsontext.Value         `json:"input,omitzero"`
+	Output  jsontext.Value         `json:"output,omitzero"`
+	Raw     jsontext.Value         `json:"raw,omitzero"`
+	Content []acp.ToolContent      `json:"content"`
+	Places  []acp.Location         `json:"places"`
+	Ask     jsontext.Value         `json:"ask,omitzero"`
+	Options []acp.PermissionOption `json:"options"`
+	Told    bool                   `json:"told"`
+	Placed  bool                   `json:"placed"`
+	Shown   int                    `json:"shown"`
+	Size    [4]int                 `json:"size"`
+}
+
+// lenient is how what agents have said is written and read again.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+// Pause has Stream and Call return, with [model.ErrPaused] and [model.ToolResult].Paused, and
+// then nothing more be read of what the agent says, for the next program. It does
+// not block. When nothing is under way any more, the session is told so once.
+func (s *Session) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pausing() {
+		return
+	}
+	close(s.paused)
+	go func() { // ends with Stream or Call, or with the session
+		select {
+		case s.turnstile <- struct{}{}: // for good
+		case <-s.ctx.Done():
+			return
+		}
+		s.quieten()
+		s.tell(s.ctx, model.AgentNews{Paused: true})
+	}()
+}
+
+func (s *Session) pausing() bool {
+	select {
+	case <-s.paused:
+		return true
+	default:
+		return false
+	}
+}
+
+// quieten ends the reading.
+func (s *Session) quieten() {
+	s.mu.Lock()
+	p, t, reading := s.process, s.turn, s.reading
+	s.mu.Unlock()
+	if p != nil && reading {
+		p.conn.Pause()
+		p.p.Pause()
+		if t != nil {
+			t.in.widen()
+		}
+		select {
+		case <-p.still:
+		case <-p.over:
+		}
+		if t != nil && !t.question.Waits() { // and what follows from the answer is under way
+			<-t.over
+		}
+	}
+	s.mu.Lock()
+	s.quiet = true
+	s.mu.Unlock()
+}
+
+// leaveProcess leaves the process to the next program, and reports whether that is so.
+func (s *Session) leaveProcess(p *process) bool {
+	s.mu.Lock()
+	open := p.session != "" && p.ctx.Err() == nil
+	s.mu.Unlock()
+	if !open {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	conn, ok := p.conn.Leave()
+	if !s.reading {
+		conn = *s.was
+	}
+	if !ok {
+		return false
+	}
+	state, err := json.Marshal(s.leftState(p, conn), lenient)
+	if err != nil {
+		return false
+	}
+	child, err := p.p.Keep(ctx)
+	if err != nil {
+		return false
+	}
+	s.agents.mu.Lock()
+	defer s.agents.mu.Unlock()
+	s.agents.left = append(s.agents.left, Left{s.id, child, state})
+	return true
+}
+
+func (s *Session) leftState(p *process, conn acp.Left) leftState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := leftState{
+		Name: s.name, Workdir: s.workdir, Session: p.session, Said: p.said, Conn: conn, Run: s.run, Deaths: s.deaths,
+		Taken: s.taken, Cost: s.cost, CostFrom: s.costFrom, CostTold: s.costTold,
+		Offer: s.offer, Lost: p.lost, Chosen: p.chosen, Own: s.own,
+	}
+	if t := s.turn; t != nil && t.process == p {
+		out.Turn = t.left()
+	}
+	return out
+}
+
+// left is called under the session's lock.
+func (t *turn) left() *leftTurn {
+	out := &leftTurn{
+		Run: t.run, Number: t.number, Texts: t.texts, Cut: t.cut, Took: t.took, Spoke: t.spoke, Message: t.message,
+	}
+	if t.question.Waits() {
+		out.Prompt = t.question.ID
+	}
+	for _, r := range t.asked {
+		if !r.Answered() {
+			out.Asked = append(out.Asked, r.ID)
+		}
+	}
+	for e, ok := t.in.pop(); ok; e, ok = t.in.pop() {
+		left := leftEvent{
+			Kind: e.kind, Line: e.line, ID: e.id, Text: e.text, Call: e.call, Tool: e.tool, Options: e.options, Ask: idOf(e.ask),
+			Usage: e.usage, Answer: e.answer,
+		}
+		if e.err != nil && !errors.As(e.err, &left.Err) {
+			left.Err = acp.Errorf(acp.InternalError, "%v", e.err)
+		}
+		out.Events = append(out.Events, left)
+	}
+	for id, c := range t.calls {
+		if c.over {
+			out.Over = append(out.Over, id)
+		}
+	}
+	for _, c := range t.order {
+		left := leftCall{
+			ID: c.id, Name: c.name, Kind: c.kind, Status: c.status, Input: c.input, Output: c.output, Raw: c.raw,
+			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Told: c.told, Placed: c.placed,
+			Shown: c.said, Size: c.size,
+		}
+		for id, other := range t.calls {
+			if other == c {
+				left.Of = id
+			}
+		}
+		out.Calls = append(out.Calls, left)
+	}
+	return out
+}
+
+func idOf(r *acp.Request) jsontext.Value {
+	if r == nil || r.Answered() {
+		return nil
+	}
+	return r.ID
+}
+
+// orphan is an agent that a former program has left and whose session nobody has opened.
+type orphan struct {
+	left  Left
+	child *proc.Process
+	late  *time.Timer
+}
+
+// TakeOver has the agents that a former program has left; claim returns their processes.
+// What goes on begins when its session is opened.
+func (a *Agents) TakeOver(left []Left, claim func(proc.Kept) (*proc.Process, error)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.orphan = map[string]*orphan{}
+	var problems []error
+	for _, l := range left {
+		child, err := claim(l.Child)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("session %s: %w", l.SessionID, err))
+			continue
+		}
+		a.orphan[l.SessionID] = &orphan{l, child, time.AfterFunc(orphanTime, func() {
+			if o := a.take(l.SessionID); o != nil {
+				o.end()
+			}
+		})}
+	}
+	return errors.Join(problems...)
+}
+
+// take returns an agent that was left, nil for none.
+func (a *Agents) take(sessionID string) *orphan {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.orphan[sessionID]
+	if delete(a.orphan, sessionID); o != nil {
+		o.late.Stop()
+	}
+	return o
+}
+
+func (o *orphan) end() {
+	o.child.Stop()
+	o.child.Wait()
+}
+
+// Leave is to be called when all sessions are closed, and returns what of their agents the
+// next program can have.
+func (a *Agents) Leave() []Left {
+	a.mu.Lock()
+	var orphans []string
+	for id := range a.orphan {
+		orphans = append(orphans, id)
+	}
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	for _, id := range orphans {
+		o := a.take(id)
+		if o == nil {
+			continue
+		}
+		child, err := o.child.Keep(ctx)
+		if err != nil {
+			o.end()
+			continue
+		}
+		a.mu.Lock()
+		a.left = append(a.left, Left{id, child, o.left.State})
+		a.mu.Unlock()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.left
+}
+
+// Close ends the agents that were left and whose sessions nobody has opened.
+func (a *Agents) Close() {
+	a.mu.Lock()
+	orphans := a.orphan
+	a.orphan = nil
+	a.mu.Unlock()
+	for _, o := range orphans {
+		o.late.Stop()
+		o.end()
+	}
+}
+
+// adopt gives a session the agent that a former program has left for it. Nothing is read of it
+// before TakeUp. What cannot be read ends the agent: the run is resumed as after a crash.
+func (a *Agents) adopt(s *Session) {
+	o := a.take(s.id)
+	if o == nil {
+		return
+	}
+	var state leftState
+	err := json.Unmarshal(o.left.State, &state, lenient)
+	if err == nil && (state.Name != s.name || state.Workdir != s.workdir || state.Session == "") {
+		err = errors.New("it is another's")
+	}
+	if err != nil {
+		o.end()
+		return
+	}
+	p := newProcess(o.child)
+	p.conn = acp.Resume(state.Conn, o.child, writer{o.child, p.ctx})
+	p.said, p.session, p.lost, p.chosen = state.Said, state.Session, state.Lost, state.Chosen
+	s.offer, s.own = state.Offer, state.Own
+	s.process, s.was = p, &state.Conn
+	s.run, s.deaths, s.taken = state.Run, state.Deaths, state.Taken
+	s.cost, s.costFrom, s.costTold = state.Cost, state.CostFrom, state.CostTold
+	if state.Turn != nil {
+		s.turn = state.Turn.turn(s, p)
+	}
+}
+
+// turn is the turn that was left.
+func (l *leftTurn) turn(s *Session, p *process) *turn {
+	t := newTurn(s, p, l.Run, l.Number, l.Texts)
+	t.took, t.spoke, t.message = l.Took, l.Spoke, l.Message
+	asked := map[string]*acp.Request{}
+	for _, id := range l.Asked {
+		r := p.conn.Unanswered(id)
+		asked[string(id)] = r
+		t.asked = append(t.asked, r)
+	}
+	for _, id := range l.Over {
+		t.calls[id] = &call{over: true}
+	}
+	for _, c := range l.Calls {
+		made := &call{
+			id: c.ID, name: c.Name, kind: c.Kind, status: c.Status, input: c.Input, output: c.Output, raw: c.Raw,
+			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, told: c.Told,
+			placed: c.Placed, said: c.Shown, size: c.Size,
+		}
+		t.calls[c.Of] = made
+		t.order = append(t.order, made)
+		for _, n := range c.Size {
+			t.held += n
+		}
+	}
+	var events []event
+	for _, e := range l.Events {
+		made := event{
+			kind: e.Kind, line: e.Line, id: e.ID, text: e.Text, call: e.Call, tool: e.Tool, options: e.Options,
+			ask: asked[string(e.Ask)], usage: e.Usage, answer: e.Answer,
+		}
+		if e.Err != nil {
+			made.err = e.Err
+		}
+		events = append(events, made)
+	}
+	t.in.unget(events...)
+	t.question = p.conn.Asked(l.Prompt)
+	if l.Prompt == 0 {
+		close(t.over)
+	}
+	if l.Cut {
+		s.cutTurn(t)
+	}
+	return t
+}
+
+// TakeUp begins to read what an agent says that a former program has left. kept reports that the agent is
+// at the point where the session's run is, in that turn, or between two where turn is 0;
+// shown, that the call that is under way has shown something. It does not block.
+func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, t := s.process, s.turn
+	if p == nil || s.was == nil || s.reading {
+		return false, false
+	}
+	s.reading = true
+	offered := s.newOffer()
+	go func() { // ends with the process
+		s.tell(p.ctx, model.AgentNews{Offer: offered})
+		s.serve(p)
+	}()
+	if t == nil {
+		return true, false
+	}
+	select {
+	case <-t.over:
+	default:
+		go t.wait() // ends with the answer, or the process
+	}
+	if turn == 0 {
+		return true, false
+	}
+	for _, c := range t.order {
+		shown = shown || c.told && c.said > 0
+	}
+	return t.run == runID && t.number == turn && !t.cut, shown
+}
