@@ -51,7 +51,8 @@ func TestLandingOnATerminal(t *testing.T) {
 		}
 	}
 	s := nous(repo, "trust")
-	s.Wait("has a setup of worktrees.", "setup of a new worktree, once, there", "runs         sh -c 'echo made > made'", "[y/N]")
+	s.Wait("has a setup of worktrees.", "setup of a new worktree, once, there", "runs         sh -c 'echo made > made'",
+		"[y/N]")
 	s.Type("y")
 	s.Press("enter")
 	ends(s, exitOK)
