@@ -591,3 +591,37 @@ func TestABranchThatMovesMeanwhile(t *testing.T) {
 	b.land(Squash)
 	b.clean()
 }
+
+// A filter of the user's own configuration runs both ways, as that of Git LFS does.
+func TestTheUsersOwnFiltersRun(t *testing.T) {
+	b := newBench(t)
+	global := filepath.Join(folder(t), "gitconfig")
+	t.Setenv("GIT_CONFIG_GLOBAL", global)
+	b.put(filepath.Dir(global), "gitconfig",
+		"[filter \"up\"]\n\tclean = tr a-z A-Z\n\tsmudge = tr A-Z a-z\n\trequired = true\n")
+	b.work(".gitattributes", "*.big filter=up\n")
+	b.work("x.big", "text\n")
+	b.land(Squash)
+	b.has(b.main, "x.big", "text\n")
+	if got := run(t, b.main, "show", "main:x.big"); got != "TEXT" {
+		t.Errorf("main has %q, want what the filter makes of it", got)
+	}
+	b.clean()
+}
+
+// A bare repository has no checkout, and its worktrees land like all others.
+func TestLandingInABareRepository(t *testing.T) {
+	b := newBench(t)
+	bare := filepath.Join(folder(t), "bare.git")
+	run(t, ".", "clone", "-q", "--bare", b.main, bare)
+	run(t, bare, "config", "user.name", "A")
+	run(t, bare, "config", "user.email", "a@example.com")
+	b.tree = add(t, bare, b.home, "work")
+	b.work("a", "topic\n")
+	if l := b.land(Merge); l.Into != "main" || l.Checkout != "" {
+		t.Errorf("got %+v", l)
+	}
+	if got := run(t, bare, "show", "main:a"); got != "topic" {
+		t.Errorf("main has %q", got)
+	}
+}
