@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"noused/internal/client/machine"
 	"noused/internal/client/plain"
@@ -210,12 +214,73 @@ func (a *app) workdirGiven() (string, error) {
 	return filepath.Join(here, dir), err
 }
 
-// onDisk refuses what needs the files of the daemon's machine.
-func (a *app) onDisk(flag, command string) error {
+// doneThere runs the command on the daemon's machine, by a ssh of its own, where that is
+// another: it needs the files there. A machine that a fleet leads to is left to the person.
+func (a *app) doneThere(cmd *cobra.Command, args []string) (done bool, err error) {
 	if a.far == nil {
-		return nil
+		return false, nil
 	}
-	return a.onlyThere(flag, a.far, command)
+	line := a.lineThere(cmd, args)
+	if a.far.Fleet != nil {
+		return true, a.onlyThere("nous "+cmdline.Name(cmd), a.far, strings.Join(line, " "))
+	}
+	there, err := a.far.SSH.Command(cmd.Context(), a.personThere(), line...)
+	if err != nil {
+		return true, err
+	}
+	there.Stdout, there.Stderr = a.out, a.Err
+	if a.personThere() {
+		there.Stdin = a.in
+		if w, ok := a.out.W.(*os.File); ok {
+			there.Stdout = w
+		}
+	}
+	there.WaitDelay = time.Second
+	err = there.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == sshFailed:
+		return true, fmt.Errorf("ssh to %s failed", a.far.Name)
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return true, &quietExit{exit.ExitCode()}
+	}
+	return true, err
+}
+
+// sshFailed is the exit status of a ssh that has not got there.
+const sshFailed = 255
+
+// lineThere is the command as it is written there: what says where that is goes.
+func (a *app) lineThere(cmd *cobra.Command, args []string) []string {
+	line := strings.Fields(cmdline.Name(cmd))
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "host", "via", "creds", "socket", "workdir", "on", "json":
+			return
+		}
+		if value := f.Value.String(); value == f.NoOptDefVal && value != "" {
+			line = append(line, "--"+f.Name)
+		} else {
+			line = append(line, "--"+f.Name+"="+value)
+		}
+	})
+	if a.JSON {
+		line = append(line, "--json")
+	}
+	session := os.Getenv("NOUS_SESSION")
+	makes := cmdline.Name(cmd) == "new" || cmdline.Name(cmd) == "delete"
+	switch dir := cmp.Or(a.workdir, a.far.Workdir); {
+	case !makes && a.session == "" && a.workdir == "" && session != "":
+		line = append(line, "--session="+session)
+	case a.session == "" && dir != "":
+		line = append(line, "--workdir="+dir)
+	case !makes && a.session == "" && !a.active:
+		line = append(line, "--active")
+	}
+	if len(args) > 0 {
+		line = append(append(line, "--"), args...)
+	}
+	return line
 }
 
 // onlyThere refuses what is for the machine of the daemon. An example would be none for there.

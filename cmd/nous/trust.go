@@ -21,12 +21,13 @@ import (
 func (a *app) trustCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust",
-		Short: "Show what this folder's hooks run, and let them",
-		Long: `Show which commands the hooks of this folder's .noused/config.toml run, and ask whether
-they may. They run in the sandbox that the built-in tools have, no matter who wrote the file.
+		Short: "Show what this folder's .noused/config.toml runs, and let it",
+		Long: `Show which commands this folder's .noused/config.toml runs, as hooks and to set up a new
+worktree, and ask whether it may. They run in the sandbox that the built-in tools have, no
+matter who wrote the file.
 
-The answer holds for this folder and for the file as it is: when the file changes, its hooks
-do not run, and what they guarded is denied, until you trust it again. It asks on a terminal
+The answer holds for this folder and for the file as it is: when the file changes, nothing in
+it runs, and what its hooks guarded is denied, until you trust it again. It asks on a terminal
 only, and no flag answers for you. Where the file is gone, it is forgotten.
 
 The folder's MCP servers are trusted by nous mcp trust.`,
@@ -50,8 +51,12 @@ func (a *app) trustHooks() error {
 		return err
 	}
 	var list []hookfile.Hook
+	var setup []string
 	if text != nil {
-		if list, err = hookfile.ReadProject(dir, text); err != nil {
+		if list, err = hookfile.ReadProject(dir, text); err == nil {
+			setup, err = hookfile.ReadSetup(dir, text)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -65,10 +70,10 @@ func (a *app) trustHooks() error {
 			plaintext.RevealLine(path))
 		question = "Forget that you trusted it? [y/N] "
 	default:
-		fmt.Fprint(a.Err, servers.HooksText(path, list))
+		fmt.Fprint(a.Err, servers.HooksText(path, list, setup))
 	}
 	switch {
-	case text != nil && len(list) == 0 && !before:
+	case text != nil && len(list)+len(setup) == 0 && !before:
 		return errors.New("there is nothing to trust")
 	case now:
 		a.Println("trusted already")

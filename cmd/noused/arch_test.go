@@ -51,7 +51,7 @@ var layers = []layer{
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
-	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/xdg"}},
+	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/regular", "internal/xdg"}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -18,6 +19,9 @@ const maxSaid = 64 << 10
 // executes there (hooks, filters).
 func confinedGit(tools *registry.Registry) worktree.Runner {
 	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
+		if c.In != nil {
+			return errors.New("a confined git reads nothing")
+		}
 		box := proc.Sandbox{Name: "git", Workdir: os.DevNull}
 		if len(c.Write) > 0 {
 			box.Workdir, box.Write, box.Fixed = c.Write[0], c.Write[1:], c.Write[:1]

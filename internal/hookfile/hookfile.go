@@ -1,5 +1,5 @@
-// Package hookfile reads the hooks of configuration files, and keeps which projects' hooks the
-// user trusts.
+// Package hookfile reads the hooks of configuration files, and what prepares a new worktree of
+// a project, and keeps which projects' files the user trusts.
 //
 // Its functions may be called from any goroutine. It runs nothing.
 package hookfile
@@ -68,9 +68,43 @@ type entry struct {
 // The error names the file, the line and the key.
 func Read(path string, text []byte) ([]Hook, error) { return read(path, text, "") }
 
-// ReadProject reads a project's file, which has tables [[hook]] and nothing else.
+// ReadProject reads the hooks of a project's file, which has tables [[hook]] and [worktree],
+// and nothing else.
 func ReadProject(folder string, text []byte) ([]Hook, error) {
+	if _, err := ReadSetup(folder, text); err != nil {
+		return nil, err
+	}
 	return read(filepath.Join(folder, FileName), text, folder)
+}
+
+// worktreeTable is a table [worktree].
+type worktreeTable struct {
+	Setup []string `toml:"setup"`
+}
+
+// maxSetup is how many lines a setup has at most.
+const maxSetup = 32
+
+// ReadSetup returns the lines for sh -c that prepare a new worktree of a project, of the table
+// [worktree] in its file. The error names the file and the key.
+func ReadSetup(folder string, text []byte) ([]string, error) {
+	path := filepath.Join(folder, FileName)
+	var file struct {
+		Worktree worktreeTable `toml:"worktree"`
+	}
+	if err := toml.Unmarshal(text, &file); err != nil {
+		return nil, tomlfile.Problem(path, err, "")
+	}
+	if n := len(file.Worktree.Setup); n > maxSetup {
+		return nil, fmt.Errorf("%s: worktree.setup has %d lines, at most %d are allowed", path, n, maxSetup)
+	}
+	for _, line := range file.Worktree.Setup {
+		if strings.TrimSpace(line) == "" || len(line) > maxInString || strings.Contains(line, "\x00") {
+			return nil, fmt.Errorf("%s: worktree.setup: %.40q is empty, longer than %d bytes, or has a zero byte", path, line,
+				maxInString)
+		}
+	}
+	return file.Worktree.Setup, nil
 }
 
 // Any reports whether a file has tables [[hook]]. It looks no further: to say where each wrong
@@ -87,7 +121,8 @@ func Any(path string, text []byte) (bool, error) {
 
 func read(path string, text []byte, project string) ([]Hook, error) {
 	var file struct {
-		Hook []entry `toml:"hook"`
+		Hook     []entry       `toml:"hook"`
+		Worktree worktreeTable `toml:"worktree"` // see ReadSetup
 	}
 	if err := toml.Unmarshal(text, &file); err != nil {
 		return nil, tomlfile.Problem(path, err, "")
@@ -98,8 +133,8 @@ func read(path string, text []byte, project string) ([]Hook, error) {
 	}
 	for _, key := range unknown {
 		if key.Path[0] == "hook" || project != "" {
-			return nil, fmt.Errorf("%s:%d: %s: there is no such key; a table [[hook]] has on, tools, command and timeout", path,
-				key.Line, strings.Join(key.Path, "."))
+			return nil, fmt.Errorf("%s:%d: %s: there is no such key; a table [[hook]] has on, tools, command and "+
+				"timeout, and [worktree] has setup", path, key.Line, strings.Join(key.Path, "."))
 		}
 	}
 	lines, err := tomlfile.Keys(text, &struct {
@@ -165,7 +200,7 @@ func (h *Hook) check(timeout string) error {
 	return nil
 }
 
-// FileName is where a project has its hooks.
+// FileName is where a project has its hooks, and what prepares a worktree.
 const FileName = ".noused/config.toml"
 
 const maxFile = 64 << 10

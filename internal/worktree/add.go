@@ -22,10 +22,13 @@ import (
 type Tree struct {
 	Dir    string // absolute
 	Branch string
-	common string
-	run    Runner
-	made   string // the commit that the branch was made at, "" if it was there before
-	base   string // the folder that no folder is removed from
+	// Source is the top of the checkout that it was made from, "" of a bare repository.
+	Source   string
+	Included Included
+	common   string
+	run      Runner
+	made     string // the commit that the branch was made at, "" if it was there before
+	base     string // the folder that no folder is removed from
 }
 
 // Home is the folder that worktrees of sessions are made in:
@@ -41,6 +44,8 @@ func Home(getenv func(string) string) string {
 // leaves nothing behind, without git, where dir is in no repository, HEAD is no
 // commit, the branch's name is not one, or git refuses, as it does for a branch
 // that is checked out already, and where ctx ends.
+//
+// Ignored files that IncludeFile names are copied; what cannot be is left out, and named.
 //
 // Git runs what the repository's configuration names, such as filters: run decides
 // what that may do.
@@ -77,11 +82,34 @@ func Add(ctx context.Context, run Runner, dir, home, branch, title string) (t Tr
 	if err != nil {
 		return t, err
 	}
-	if err := t.add(ctx); err != nil {
+	current, err := from.currentBranch(ctx)
+	if err == nil {
+		err = t.add(ctx)
+	}
+	if err != nil {
 		t.unbranch(ctx)
 		return t, err
 	}
+	if err := (record{Dir: resolved(t.Dir), From: current}).save(home); err != nil {
+		return t, errors.Join(err, t.TakeBack(ctx))
+	}
+	t.include(ctx, from)
+	if ctx.Err() != nil {
+		return t, errors.Join(context.Cause(ctx), t.TakeBack(ctx))
+	}
 	return t, nil
+}
+
+// include copies what IncludeFile names. Without it the worktree is one all the same.
+func (t *Tree) include(ctx context.Context, from place) {
+	top, err := from.git(ctx, "rev-parse", "--show-toplevel")
+	if err != nil { // it has no checkout
+		return
+	}
+	t.Source = strings.TrimSuffix(top, "\n")
+	if t.Included, err = include(ctx, t.run, t.Source, t.Dir); err != nil {
+		t.Included.LeftOut = append(t.Included.LeftOut, "what "+IncludeFile+" names: "+err.Error())
+	}
 }
 
 // branch makes the branch, which nobody has made meanwhile.
@@ -149,7 +177,7 @@ func (t Tree) remove(ctx context.Context) error {
 // TakeBack removes what Add has made, as nobody has worked there yet. A branch
 // that was there before stays. It does so also after the end of ctx.
 func (t Tree) TakeBack(ctx context.Context) error {
-	return cmp.Or(t.remove(ctx), t.unbranch(ctx))
+	return cmp.Or(forgetRecord(t.base, t.Dir), t.remove(ctx), t.unbranch(ctx))
 }
 
 // removeEmpty removes the empty folders from dir up to top, and top not.

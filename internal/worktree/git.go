@@ -43,6 +43,7 @@ type Command struct {
 	Path string   // absolute
 	Args []string // with the program's name
 	Env  []string // beside what the user's programs have; see [Directly]
+	In   []byte   // what it reads; [Directly] alone takes it
 	// Write are the folders that it has to write to, absolute, without links; there may be none.
 	Write []string
 }
@@ -77,6 +78,9 @@ func Directly(ctx context.Context, c Command, out io.Writer) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// git then takes back what it has made
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	if c.In != nil {
+		cmd.Stdin = bytes.NewReader(c.In)
+	}
 	said := bounded{}
 	cmd.Stderr = &said
 	err := cmd.Run()
@@ -107,12 +111,36 @@ func of(run Runner, common string, folders ...string) place {
 // git runs git and returns what it printed, cut at maxOutput bytes. It blocks until git
 // has ended, for timeLimit at most. A refusal is a *gitError.
 func (p place) git(ctx context.Context, args ...string) (string, error) {
+	return p.gitWith(ctx, nil, args...)
+}
+
+// gitWith is git that reads in.
+func (p place) gitWith(ctx context.Context, in []byte, args ...string) (string, error) {
+	var out bounded
+	if err := p.stream(ctx, in, &out, args...); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// each runs git and hands over each record that it prints, without the zero byte at its
+// end. An error of take ends nothing, and is returned.
+func (p place) each(ctx context.Context, in []byte, take func(record string) error, args ...string) error {
+	out := records{take: take}
+	if err := p.stream(ctx, in, &out, args...); err != nil {
+		return err
+	}
+	return out.err
+}
+
+// stream runs git and hands what it prints to out, also of one that refuses.
+func (p place) stream(ctx context.Context, in []byte, out io.Writer, args ...string) error {
 	program, err := exec.LookPath("git")
 	if err == nil {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoGit, err)
+		return fmt.Errorf("%w: %w", ErrNoGit, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("it was not done within %v", timeLimit))
 	defer cancel()
@@ -120,20 +148,43 @@ func (p place) git(ctx context.Context, args ...string) (string, error) {
 		"-c", "core.hooksPath=/dev/null", "-c",
 		"core.fsmonitor=false",
 	}, p.config)
-	c := Command{Path: program, Args: append(fixed, args...), Write: p.write}
+	c := Command{Path: program, Args: append(fixed, args...), Write: p.write, In: in}
 	c.Env = append([]string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}, p.env...)
-	var out bounded
-	err = p.run(ctx, c, &out)
+	err = p.run(ctx, c, out)
 	var exit *Exit
 	switch {
 	case err == nil:
-		return out.String(), nil
+		return nil
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
+		return fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
 	case errors.As(err, &exit):
-		return "", &gitError{args[0], exit.reason()}
+		return &gitError{args[0], exit.reason()}
 	}
-	return "", fmt.Errorf("run git: %w", err)
+	return fmt.Errorf("run git: %w", err)
+}
+
+// maxRecord bounds what git says of one file, in bytes.
+const maxRecord = 64 << 10
+
+// records takes what ends in zero bytes apart.
+type records struct {
+	take func(string) error
+	part []byte
+	err  error
+}
+
+func (r *records) Write(p []byte) (int, error) {
+	size := len(p)
+	for r.err == nil && len(p) > 0 {
+		head, rest, ended := bytes.Cut(p, []byte{0})
+		if r.part, p = append(r.part, head...), rest; len(r.part) > maxRecord {
+			r.err = fmt.Errorf("git says more than %d bytes of one file", maxRecord)
+		} else if ended {
+			r.err = r.take(string(r.part))
+			r.part = r.part[:0]
+		}
+	}
+	return size, nil
 }
 
 // bounded keeps the beginning of what is written to it.

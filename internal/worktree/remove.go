@@ -28,16 +28,10 @@ func (e *UnsavedError) Error() string {
 	return fmt.Sprintf("the worktree %s has %s: %s", e.Dir, e.What, strings.Join(e.Names, ", "))
 }
 
-// Check tells why Remove would refuse to remove a worktree: an error of
-// ErrNotLinked, an *UnsavedError, or that of git. It reads every file of the worktree.
-// No program that the repository names is run.
-func Check(ctx context.Context, dir string) error {
-	_, _, err := check(ctx, dir)
-	return err
-}
-
-// check also returns a place whose git runs nothing of the repository's.
-func check(ctx context.Context, dir string) (l link, at place, err error) {
+// check fails for what removing a worktree would lose: with ErrNotLinked, an *UnsavedError,
+// or what git says. It reads every file of the worktree, and returns a place whose git runs
+// nothing of the repository's.
+func check(ctx context.Context, dir, home string) (l link, at place, err error) {
 	if l, err = linkOf(dir); err != nil {
 		return l, at, fmt.Errorf("%s %w", dir, ErrNotLinked)
 	}
@@ -60,10 +54,13 @@ func check(ctx context.Context, dir string) (l link, at place, err error) {
 		return l, at, err
 	}
 	at.config = append(at.config, "-c", "core.fileMode=true", "-c", "core.untrackedCache=false")
-	for _, find := range []func(context.Context, place, string) error{uncommitted, hidden, unshared} {
+	for _, find := range []func(context.Context, place, string) error{uncommitted, hidden} {
 		if err := find(ctx, at, dir); err != nil {
 			return l, at, err
 		}
+	}
+	if err := unshared(ctx, at, dir, home); err != nil {
+		return l, at, err
 	}
 	return l, at, unended(l.gitDir, dir)
 }
@@ -96,38 +93,57 @@ func repositoriesIn(ctx context.Context, dir string) error {
 	})
 }
 
-// inert returns the place with a git that runs no filter which the repository's own
-// configuration names, and fetches no object that is missing: any program could be named
-// for that. Filters of the user's own configuration run.
+// inert returns the place with a git that runs no filter and no merge driver which the
+// repository's own configuration names, and fetches no object that is missing: any program
+// could be named for that. Filters of the user's own configuration run. A merge for which
+// a driver was named ends in a conflict.
 func (p place) inert(ctx context.Context) (place, error) {
 	p.env = append(slices.Clip(p.env), "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none")
-	out, err := p.git(ctx, "config", "--includes", "--show-scope", "--null", "--name-only", "--get-regexp", `^filter\.`)
-	if none := (*gitError)(nil); errors.As(err, &none) && none.said == "exit status 1" {
-		return p, nil
-	}
-	if err == nil && len(out) == maxOutput {
-		err = errors.New("the repository's configuration names too many filters")
-	}
+	keys, err := p.foreignKeys(ctx, `^(filter|merge)\.`)
 	if err != nil {
 		return p, err
 	}
-	fields := strings.Split(out, "\x00") // scope, key, scope, key …
+	p.config = slices.Clip(p.config)
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		scope, key := fields[i], fields[i+1]
-		name := key[:max(0, strings.LastIndexByte(key, '.'))]
+	for _, key := range keys {
+		dot := strings.LastIndexByte(key, '.')
+		name, of := key[:dot], key[dot+1:]
+		filter := strings.HasPrefix(name, "filter.")
 		switch {
-		case scope == "system", scope == "global", seen[name]:
+		case seen[name], !filter && of != "driver":
 			continue
 		case strings.Contains(name, "="):
 			return p, fmt.Errorf("the repository's configuration has %.100q, which cannot be switched off", name)
 		}
 		seen[name] = true
+		if !filter {
+			p.config = append(p.config, "-c", name+".driver=false")
+			continue
+		}
 		for _, off := range []string{".clean=", ".smudge=", ".process=", ".required=false"} {
-			p.config = append(slices.Clip(p.config), "-c", name+off)
+			p.config = append(p.config, "-c", name+off)
 		}
 	}
 	return p, nil
+}
+
+// foreignKeys are the keys of a form that the repository's own configuration has: neither
+// the user nor who runs the machine has written them.
+func (p place) foreignKeys(ctx context.Context, form string) (keys []string, err error) {
+	out, err := p.git(ctx, "config", "--includes", "--show-scope", "--null", "--name-only", "--get-regexp", form)
+	if none := (*gitError)(nil); errors.As(err, &none) && none.said == "exit status 1" {
+		return nil, nil
+	}
+	if err == nil && len(out) == maxOutput {
+		err = errors.New("the repository's configuration names too many programs")
+	}
+	fields := strings.Split(out, "\x00") // scope, key, scope, key …
+	for i := 0; err == nil && i+1 < len(fields); i += 2 {
+		if scope := fields[i]; scope != "system" && scope != "global" {
+			keys = append(keys, fields[i+1])
+		}
+	}
+	return keys, err
 }
 
 // uncommitted fails for what a commit would have, ignored files aside.
@@ -195,8 +211,8 @@ func unended(gitDir, dir string) error {
 	return unsaved(dir, "a rebase, merge or the like that has not ended", found, func(name string) string { return name })
 }
 
-// unshared fails for commits that only the worktree's own branch has.
-func unshared(ctx context.Context, at place, dir string) error {
+// unshared fails for commits that only the worktree's own branch has, and that were not landed.
+func unshared(ctx context.Context, at place, dir, home string) error {
 	// those refs go with it
 	args := []string{
 		"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--glob=refs/worktree",
@@ -206,7 +222,17 @@ func unshared(ctx context.Context, at place, dir string) error {
 	if err == nil { // a name has none of *, ? and [
 		args = append(args, "--exclude="+strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/"))
 	}
-	out, err := at.git(ctx, append(args, "--branches", "--remotes")...)
+	args = append(args, "--branches", "--remotes")
+	known, err := readRecord(home, dir)
+	if err != nil {
+		return err
+	}
+	if last := known.Landed; last != nil {
+		if _, err := at.git(ctx, "merge-base", "--is-ancestor", last.As, "refs/heads/"+last.Into); err == nil {
+			args = append(args, last.Commit)
+		}
+	}
+	out, err := at.git(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -234,10 +260,11 @@ func unsaved(dir, what string, found []string, name func(string) string) error {
 // would be lost; git looks again itself. It blocks until all files are gone. The
 // folders above it that are empty then go, too, up to home.
 func Remove(ctx context.Context, dir, home string) error {
-	l, at, err := check(ctx, dir)
+	l, at, err := check(ctx, dir, home)
 	if err != nil {
 		return err
 	}
+	state := stateFolder(home, dir)
 	remove := of(Directly, l.common)
 	remove.env, remove.config = at.env, at.config
 	if _, err := remove.git(ctx, "worktree", "remove", "--", dir); err != nil {
@@ -246,7 +273,7 @@ func Remove(ctx context.Context, dir, home string) error {
 	for _, top := range []string{home, resolved(home)} {
 		removeEmpty(filepath.Dir(dir), top)
 	}
-	return nil
+	return os.RemoveAll(state)
 }
 
 func resolved(path string) string {
@@ -275,7 +302,7 @@ func Forget(ctx context.Context, dir, home string, places []string) (known bool,
 		for _, top := range []string{home, resolved(home)} {
 			removeEmpty(filepath.Dir(dir), top)
 		}
-		return true, nil
+		return true, forgetRecord(home, dir)
 	}
 	return false, nil
 }

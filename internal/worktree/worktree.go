@@ -1,14 +1,15 @@
 // Package worktree makes git worktrees for sessions, describes and removes
-// them.
+// them, and lands what was done there on another branch.
 //
 // Concurrency: its functions may be called from any number of goroutines. Two
-// that add to one repository, or remove one worktree, are kept apart by git.
+// that add to one repository, or remove one worktree, are kept apart by git; one
+// landing at a time goes on for a user.
 //
 // It refuses to lose anything: what is not committed, or is on no other branch,
 // stays. It refuses to run programs that somebody left in a repository, hooks
 // and fsmonitor, as sessions may write there. To make a worktree filters run, as without
-// them a checkout is wrong: the Runner decides what they may do. To remove one, none of
-// the repository's own does.
+// them a checkout is wrong: the Runner decides what they may do. To remove one, or to land,
+// none of the repository's own does.
 package worktree
 
 import (
@@ -94,4 +95,12 @@ func linked(common string) []string {
 		}
 	}
 	return dirs
+}
+
+// Main is the main checkout of the worktree's repository, "" if it has none.
+func (t Tree) Main() string {
+	if filepath.Base(t.common) != ".git" {
+		return ""
+	}
+	return filepath.Dir(t.common)
 }

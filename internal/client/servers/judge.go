@@ -98,9 +98,9 @@ func decides(name string) bool {
 	}, name)
 }
 
-// HooksText shows all that a project's hooks run, so that it can be judged: nothing in it is
-// hidden, and none of it is a line of its own.
-func HooksText(path string, list []hookfile.Hook) string {
+// HooksText shows all that a project's file runs, its hooks and the setup of worktrees, so
+// that it can be judged: nothing in it is hidden, and none of it is a line of its own.
+func HooksText(path string, list []hookfile.Hook, setup []string) string {
 	var out strings.Builder
 	hidden := false
 	line := func(format string, args ...any) {
@@ -108,8 +108,14 @@ func HooksText(path string, list []hookfile.Hook) string {
 		hidden = hidden || approval.Hides(text)
 		out.WriteString(text + "\n")
 	}
-	line("%s has %s. They would run in this folder, in the sandbox, no matter who wrote the file.", path,
-		format.Count(len(list), "hook"))
+	what := format.Count(len(list), "hook")
+	switch {
+	case len(setup) > 0 && len(list) > 0:
+		what += " and a setup of worktrees"
+	case len(setup) > 0:
+		what = "a setup of worktrees"
+	}
+	line("%s has %s. All of it would run in the sandbox, no matter who wrote the file.", path, what)
 	for _, k := range list {
 		out.WriteString("\n")
 		of := ""
@@ -123,6 +129,13 @@ func HooksText(path string, list []hookfile.Hook) string {
 		}
 		line("  runs         %s", strings.Join(words, " "))
 		line("  for at most  %v", k.Timeout)
+	}
+	if len(setup) > 0 {
+		out.WriteString("\n")
+		line("setup of a new worktree, once, there")
+	}
+	for _, text := range setup {
+		line("  runs         sh -c %s", ShellWord(text))
 	}
 	out.WriteString("\n")
 	if hidden {

@@ -2,12 +2,14 @@ package ssh
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,10 +25,13 @@ const (
 
 // ours are the options that nous gives to ssh. Those of the user stand before them, and
 // ssh takes the first it is given.
-var ours = []string{"-T", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=15"}
+var ours = []string{"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=15"}
 
-// argv is the command line that leads to a proxy.
-func (o Options) argv(ask, start bool) ([]string, error) {
+// batch has ssh ask nothing.
+var batch = []string{"-o", "BatchMode=yes"}
+
+// base is a command line that leads to the host; -T or -t, and what it does there, are missing.
+func (o Options) base() ([]string, error) {
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
 		return nil, &Error{Host: o.Host, What: "there is no ssh in PATH", Next: "install OpenSSH's client"}
@@ -38,24 +43,28 @@ func (o Options) argv(ask, start bool) ([]string, error) {
 		}
 		to = []string{o.Host}
 	}
-	argv := append([]string{ssh}, to...)
-	argv = append(argv, ours...)
+	return append([]string{ssh}, to...), nil
+}
+
+// argv is the command line that leads to a proxy.
+func (o Options) argv(ask, start bool) ([]string, error) {
+	argv, err := o.base()
+	if err != nil {
+		return nil, err
+	}
+	argv = append(append(argv, "-T"), ours...)
 	if ask {
 		// Ctrl-C is nous's, not the connection's: ssh leaves SIGINT ignored where it was.
 		argv = append([]string{"/bin/sh", "-c", `trap "" INT; exec "$@"`, "sh"}, argv...)
 	} else {
-		argv = append(argv, "-o", "BatchMode=yes")
+		argv = append(argv, batch...)
 	}
 	return append(argv, "--", o.remote(start)), nil
 }
 
 // remote is the command for the far shell.
 func (o Options) remote(start bool) string {
-	nous := o.Nous
-	if nous == "" {
-		nous = "nous"
-	}
-	words := []string{quotePath(nous), "proxy"}
+	words := append(o.farNous(), "proxy")
 	if o.Socket != "" {
 		words = append(words, "--socket", quotePath(o.Socket))
 	}
@@ -63,6 +72,36 @@ func (o Options) remote(start bool) string {
 		words = append(words, "--start")
 	}
 	return strings.Join(words, " ")
+}
+
+func (o Options) farNous() []string {
+	if o.Nous == "" {
+		return []string{"nous"}
+	}
+	return []string{quotePath(o.Nous)}
+}
+
+// Command is the ssh that runs nous with these arguments on the host. With a terminal nous
+// has one there, and ssh may ask on it. The exit status is the far nous's, or ssh's own 255.
+func (o Options) Command(ctx context.Context, terminal bool, args ...string) (*exec.Cmd, error) {
+	argv, err := o.base()
+	if err != nil {
+		return nil, err
+	}
+	if argv = append(argv, "-T"); terminal {
+		argv[len(argv)-1] = "-t"
+	} else {
+		argv = append(argv, batch...)
+	}
+	words := o.farNous()
+	if o.Socket != "" {
+		words = append(words, "--socket", quotePath(o.Socket))
+	}
+	for _, arg := range args {
+		words = append(words, quote(arg))
+	}
+	argv = slices.Concat(argv, ours, []string{"--", strings.Join(words, " ")})
+	return exec.CommandContext(ctx, argv[0], argv[1:]...), nil
 }
 
 // quotePath quotes a path for any shell that knows single quotes. The home stays one.
