@@ -36,7 +36,7 @@ func (d *Daemon) openAgents() *agent.Agents {
 	return agent.New(agent.Options{
 		Specs: cfg.Agents, Default: cfg.DefaultAgent, Version: buildinfo.Version(), Rules: d.rules.Set, NewID: newID,
 		Servers: d.agentServers,
-		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (*proc.Process, error) {
+		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (agent.Process, error) {
 			if !s.Sandbox {
 				c.Env = tool.EnvironWith(os.Environ(), s.Env)
 				return tools.Start(ctx, c)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
@@ -394,4 +396,23 @@ func TestAnIdleAgentOutlivesRestarts(t *testing.T) {
 	}
 	h.Stop()
 	h.noneLeft()
+}
+
+// What an agent that lived on has offered is in the session's state all the same, and what was
+// chosen is still so.
+func TestOptionsOutliveRestarts(t *testing.T) {
+	h := newHost(t, "load,options,commands")
+	h.mustChoose("model", "large")
+	before := h.state()
+	h.restart()
+	h.prompt("!chosen")
+	h.wants(h.until("run ends completed")[2:], "delta: large low ask false", "message end: large low ask false",
+		"turn ends end", "run ends completed")
+	after := h.state()
+	if diff := cmp.Diff(before.AgentOptions, after.AgentOptions); diff != "" || len(after.AgentCommands) == 0 {
+		t.Errorf("commands %+v, options -before +after:\n%s", after.AgentCommands, diff)
+	}
+	if got := h.log("choose"); len(got) != 1 {
+		t.Errorf("the agent was told %q, want one choice", got)
+	}
 }

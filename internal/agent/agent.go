@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ type Options struct {
 	Default string // the agent of sessions that name none; "": the daemon's own loop
 	Version string // of the daemon
 	// Start starts an agent's program in a session's folder.
-	Start func(ctx context.Context, s Spec, c proc.Command) (*proc.Process, error)
+	Start func(ctx context.Context, s Spec, c proc.Command) (Process, error)
 	// Servers are the MCP servers that an agent is given for a session, as the protocol has
 	// them, and the names of those that are the user's own. http: it speaks to those that
 	// have an address. Nil: there are none.
@@ -74,6 +75,24 @@ const (
 	// maxAllOpen is what is kept of the calls of all agents that are under way, in the same way.
 	maxAllOpen = 32 << 20
 )
+
+// Process is an agent's program, as a [proc.Process] is one.
+type Process interface {
+	io.Reader // its standard output
+	// Write writes to its standard input, and blocks until that is taken, or ctx ends.
+	Write(ctx context.Context, data []byte) error
+	// Stop has it end, and Kill ends it at once. Neither blocks.
+	Stop()
+	Kill()
+	// Wait waits until nothing is left of it.
+	Wait() proc.Exit
+	// Stderr is the end of what it has said there, of at most so many bytes.
+	Stderr(limit int) string
+	// Pause ends the reading for good, for the next program, and Keep has that take it over, as
+	// [proc.Process] says.
+	Pause()
+	Keep(ctx context.Context) (proc.Kept, error)
+}
 
 // Agents are the agents of the configuration.
 type Agents struct {

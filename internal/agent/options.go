@@ -489,7 +489,7 @@ func (s *Session) opened(ctx context.Context, at model.AgentTurn, running bool) 
 		}
 		select {
 		case turnstile <- struct{}{}:
-			p, lost, err := s.started(ctx, &at, nil)
+			p, lost, err := s.started(ctx, &at)
 			if err == nil { // the next prompt tells it
 				p.lost = p.lost || lost
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ const (
 
 // process is a running agent.
 type process struct {
-	p     *proc.Process
+	p     Process
 	conn  *acp.Conn
 	said  acp.AgentSaid
 	ctx   context.Context // ends with the process; its cause says how
@@ -35,9 +36,12 @@ type process struct {
 	over  chan struct{} // closed once nothing is left of it
 	still chan struct{} // closed once nothing is read any more, after Pause
 
-	session string // that is open in it, "" for none
-	lost    bool   // it does not know what was said before, and was not told yet
-	chosen  bool   // it has been told what people have chosen
+	session string  // that is open in it, "" for none
+	lost    bool    // it does not know what was said before, and was not told yet
+	chosen  bool    // it has been told what people have chosen
+	told    *replay // what the agent has told again, until the next prompt is made
+	// of that, what the journal does not say it was sent: a power failure may have taken it
+	ahead []string
 
 	mu     sync.Mutex
 	replay *replay // not nil while a session is loaded
@@ -70,24 +74,56 @@ func (r *replay) add(begins bool, text string) {
 // wordy is how long a text is, in bytes, that nobody writes twice by chance.
 const wordy = 40
 
-// has reports whether these texts are the last that were said.
-func (r *replay) has(texts []string) bool {
-	if len(texts) > len(r.texts) {
-		return false
-	}
-	for i, text := range texts {
-		told, text := strings.TrimSpace(r.texts[len(r.texts)-len(texts)+i]), strings.TrimSpace(text)
-		// Some agents tell a text with more around it; a short one may be a part of another.
-		if told != text && (len(text) < wordy || !strings.Contains(told, text)) {
-			return false
+// beyond is what was told beyond the texts that were said, which are told in their order.
+func (r *replay) beyond(said []string) []string {
+	told, from := slices.Clone(r.texts), 0
+	for _, text := range said {
+		if i := indexOf(told[from:], text); i >= 0 {
+			from += i
+			told = slices.Delete(told, from, from+1)
 		}
 	}
-	return true
+	return told
+}
+
+// maxAhead is how much is kept of texts that an agent has before the conversation, in bytes.
+const maxAhead = 64 << 10
+
+// has takes the first of the fresh texts, as far as the agent has them, out of those that
+// it has before the conversation, and returns how many. What is kept of the rest is bounded.
+func (p *process) has(fresh []string) (n int) {
+	for n < len(fresh) {
+		i := indexOf(p.ahead, fresh[n])
+		if i < 0 {
+			break
+		}
+		p.ahead = slices.Delete(p.ahead, i, i+1)
+		n++
+	}
+	size := 0
+	for i := len(p.ahead) - 1; i >= 0; i-- {
+		if size += 100 + len(p.ahead[i]); size > maxAhead {
+			p.ahead = slices.Clone(p.ahead[i+1:])
+			break
+		}
+	}
+	return n
+}
+
+func indexOf(all []string, text string) int {
+	return slices.IndexFunc(all, func(told string) bool { return sameText(told, text) })
+}
+
+// sameText reports whether a text is what an agent tells again: some tell one with more
+// around it, and a short one may be a part of another.
+func sameText(told, text string) bool {
+	told, text = strings.TrimSpace(told), strings.TrimSpace(text)
+	return told == text || len(text) >= wordy && strings.Contains(told, text)
 }
 
 // writer is the standard input of a process.
 type writer struct {
-	p   *proc.Process
+	p   Process
 	ctx context.Context
 }
 
@@ -134,7 +170,7 @@ func (s *Session) start(ctx context.Context) (*process, error) {
 }
 
 // newProcess has no connection yet.
-func newProcess(child *proc.Process) *process {
+func newProcess(child Process) *process {
 	p := &process{p: child, over: make(chan struct{}), still: make(chan struct{})}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	return p

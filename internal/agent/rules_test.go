@@ -49,29 +49,34 @@ func TestTheCommandOfACall(t *testing.T) {
 	}
 }
 
-// After a crash a text counts as sent only where the agent tells it again, and not where it
-// tells one that is like it.
+// A text that the journal has not as sent counts as such where the agent tells it again, and
+// not where it tells one that is like it, or one that was said before.
 func TestWhetherAnAgentHasTexts(t *testing.T) {
 	const long = "a text that is long enough to be known again"
 	for name, c := range map[string]struct {
-		told, texts []string
-		want        bool
+		told, said, fresh []string
+		want              int
 	}{
-		"the same":              {[]string{"one", "yes\n"}, []string{"yes"}, true},
-		"a part of another":     {[]string{"yes, mend it"}, []string{"yes"}, false},
-		"a long one in more":    {[]string{"<user>" + long + "</user>"}, []string{long}, true},
-		"two of three":          {[]string{"a", "b", "c"}, []string{"b", "c"}, true},
-		"an older one":          {[]string{"b", "c"}, []string{"b"}, false},
-		"fewer than were sent":  {[]string{"b"}, []string{"a", "b"}, false},
-		"nothing was told":      {nil, []string{"a"}, false},
-		"no text is looked for": {nil, nil, true},
+		"the same":                 {[]string{"one", "yes\n"}, []string{"one"}, []string{"yes"}, 1},
+		"a part of another":        {[]string{"yes, mend it"}, nil, []string{"yes"}, 0},
+		"a long one in more":       {[]string{"<user>" + long + "</user>"}, nil, []string{long}, 1},
+		"two of three":             {[]string{"a", "b", "c"}, []string{"a"}, []string{"b", "c"}, 2},
+		"the first of two":         {[]string{"a", "b"}, []string{"a"}, []string{"b", "c"}, 1},
+		"the second alone":         {[]string{"b"}, nil, []string{"a", "b"}, 0},
+		"the same words, before":   {[]string{"a", "yes"}, []string{"a", "yes"}, []string{"yes"}, 0},
+		"the same words, twice":    {[]string{"yes", "a", "yes"}, []string{"yes", "a"}, []string{"yes"}, 1},
+		"before one that was lost": {[]string{"a", "b"}, nil, []string{"a"}, 1},
+		"an older one was lost":    {[]string{"b", "c"}, []string{"a", "b"}, []string{"c"}, 1},
+		"nothing was told":         {nil, nil, []string{"a"}, 0},
+		"no text is looked for":    {nil, nil, nil, 0},
 	} {
 		r := &replay{}
 		for _, text := range c.told {
 			r.add(true, text)
 		}
-		if got := r.has(c.texts); got != c.want {
-			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		p := &process{ahead: r.beyond(c.said)}
+		if got := p.has(c.fresh); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 }

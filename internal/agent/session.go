@@ -205,11 +205,20 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		return nil, err
 	}
 	defer done()
-	p, lost, err := s.started(ctx, to, messages)
+	p, lost, err := s.started(ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	lost, p.lost = lost || p.lost, false
+	all := textsOf(last(messages, len(messages)))
+	older := len(all) - min(to.Fresh, len(all))
+	if p.told != nil {
+		p.ahead, p.told = p.told.beyond(all[:older]), nil
+	}
+	if n := p.has(all[older:]); n > 0 {
+		to.Fresh -= n
+		s.took(to.Texts - to.Fresh)
+	}
 	return s.begin(ctx, p, to, s.blocks(p, to, messages, lost))
 }
 
@@ -236,9 +245,7 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 
 // started returns the agent's process with the session open in it. lost reports that the
 // agent does not know what was said before.
-func (s *Session) started(ctx context.Context, to *model.AgentTurn, messages []model.Message) (p *process, lost bool,
-	err error,
-) {
+func (s *Session) started(ctx context.Context, to *model.AgentTurn) (p *process, lost bool, err error) {
 	s.mu.Lock()
 	p = s.process
 	open := p != nil && p.ctx.Err() == nil && p.session != ""
@@ -257,7 +264,7 @@ func (s *Session) started(ctx context.Context, to *model.AgentTurn, messages []m
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed {
-		lost, err = s.openIn(ctx, p, to, messages)
+		lost, err = s.openIn(ctx, p, to)
 	}
 	if !closed && err == nil {
 		err = s.chooseAgain(ctx, p, to.Choices)
@@ -278,9 +285,7 @@ func (s *Session) started(ctx context.Context, to *model.AgentTurn, messages []m
 }
 
 // openIn opens the session in a process: the one that the agent knows, or a new one.
-func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, messages []model.Message) (lost bool,
-	err error,
-) {
+func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	spec, err := s.agents.spec(s.name)
@@ -295,7 +300,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
 	}
 	if to.Session != "" {
-		known, err := s.reopen(ctx, p, to, request, messages)
+		known, err := s.reopen(ctx, p, request)
 		if err != nil {
 			return false, s.problem(spec, err)
 		}
@@ -332,9 +337,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 }
 
 // reopen has an agent take up a session that it knows. False: it cannot, or refuses.
-func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, request acp.OpenRequest,
-	messages []model.Message,
-) (bool, error) {
+func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenRequest) (bool, error) {
 	s.mu.Lock()
 	s.costTold = false
 	s.mu.Unlock()
@@ -362,10 +365,7 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 		}
 		return false, err
 	}
-	if texts := textsOf(last(messages, to.Fresh)); to.Again && to.Fresh > 0 && told.has(texts) {
-		to.Fresh = 0
-		s.took(to.Texts)
-	}
+	p.told = told
 	return true, nil
 }
 

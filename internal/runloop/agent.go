@@ -235,6 +235,9 @@ func (m *machine) resumeAgent(interrupted string) {
 	if interrupted != "" {
 		m.cutCalls = append(m.cutCalls, interrupted)
 	}
+	if m.s.Run.Aborting { // nothing of it is told any more
+		return
+	}
 	for _, call := range m.s.Run.Calls {
 		m.cutCalls = append(m.cutCalls, call.Name)
 		m.failCall(call, model.Failed(model.Interrupted, cutText), false)

@@ -685,6 +685,26 @@ func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 	}
 }
 
+// A daemon that is killed while it writes that a hosted run is aborted leaves calls without a
+// result: the next one tells none of them, as nothing of the run happens after its abort.
+func TestAnAbortOfAHostedRunThatWasTorn(t *testing.T) {
+	w := newWorld(t)
+	w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1", Agent: "codex"}}}
+	w.boot()
+	w.prompt("go")
+	one, two := toolCall("t.x"), toolCall("t.x")
+	one.ToolCall.ID, two.ToolCall.ID = "call-1", "call-2"
+	w.say(one, two, model.Delta{Stop: model.StopToolCalls, More: true})
+	heard := len(w.events)
+	w.step(abortIn{})
+	torn := slices.IndexFunc(w.records, func(r session.Record) bool { _, ok := r.Fact.(session.AbortRequested); return ok })
+	w.records, w.events, w.checker = w.records[:torn+1], w.events[:heard], nil // nobody has heard of it
+	w.boot()
+	w.events = w.events[heard:]
+	w.expect("status run_resumed", "tool_execution_update", "tool_execution_end ok=false skipped=false", "turn_end aborted",
+		"agent_end aborted")
+}
+
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -95,6 +96,10 @@ func (c *client) act() {
 		case 1:
 			p["text"] = p["text"].(string) + "\n!t.ask"
 		}
+		if w.rng.IntN(8) == 0 {
+			image := base64.StdEncoding.AppendEncode(nil, fmt.Append([]byte("\x89PNG\r\n\x1a\n"), w.texts%3))
+			p["attachments"] = []map[string]any{{"data": string(image), "media_type": "image/png", "name": "a"}}
+		}
 		return p
 	}
 	w.mu.Lock()
@@ -183,7 +188,11 @@ func (c *client) sendOfSessions(in string) {
 	case n == 1:
 		c.send("switch_session", map[string]any{"session_id": in})
 	case n < 5 && len(w.session) < 4:
-		c.send("new_session", map[string]any{"activate": w.rng.IntN(2) == 0})
+		p := map[string]any{"activate": w.rng.IntN(2) == 0}
+		if w.rng.IntN(2) == 0 {
+			p["agent"] = makers[w.rng.IntN(len(makers))]
+		}
+		c.send("new_session", p)
 	default:
 		c.send("branch_session", map[string]any{"session_id": in})
 	}
@@ -203,6 +212,7 @@ func (c *client) sendSetting(in string) {
 		c.send("set_follow_up_mode", p)
 	case 2:
 		p["mode"] = []string{"ask", "auto", "deny"}[w.rng.IntN(3)]
+		w.auto = w.auto || p["mode"] == "auto"
 		c.send("set_approval_mode", p)
 	case 3:
 		w.texts++
@@ -261,6 +271,12 @@ func (c *client) send(typ string, payload map[string]any) {
 	cmd := &command{typ, payload, l, hangUp, w.tick}
 	w.mu.Unlock()
 	c.pending = append(c.pending, cmd)
+	if keyed(cmd) {
+		w.mu.Lock()
+		w.sent[payload["idempotency_key"].(string)]++
+		delete(w.refused, payload["text"].(string))
+		w.mu.Unlock()
+	}
 	if cmd.activates() {
 		w.mu.Lock()
 		w.active = ""
@@ -324,6 +340,12 @@ func (c *client) replied(cmd *command, line []byte) {
 		if r.Error.Code == "internal_error" && w.calm {
 			w.fail("%s: %s", cmd.typ, r.Error.Message)
 		}
+		// one that waits for the end of its run may have been accepted before
+		first := keyed(cmd) && cmd.payload["wait"] != true && w.sent[cmd.payload["idempotency_key"].(string)] == 1
+		if r.Error.Code == "session_error" && first {
+			w.sometimes("a text is refused since the disk failed")
+			w.refused[cmd.payload["text"].(string)] = w.life.number
+		}
 		if r.Error.Code == "shutting_down" && cmd.payload["idempotency_key"] != nil {
 			c.unsure = append(c.unsure, cmd)
 		}
@@ -331,10 +353,15 @@ func (c *client) replied(cmd *command, line []byte) {
 	}
 	w.say("%s: %s done", c.name, cmd.typ)
 	switch cmd.typ {
+	case "switch_session", "delete_session", "set_leaf", "withdraw", "set_title":
+		w.ripe = 5
+	}
+	switch cmd.typ {
 	case "switch_session":
 		c.activated(cmd, r.Payload.SessionID)
 	case "new_session", "branch_session":
 		id := r.Payload.SessionID
+		w.hosted[id] = cmd.payload["agent"] != nil
 		c.activated(cmd, id)
 		if !slices.Contains(w.session, id) {
 			w.session = append(w.session, id)
@@ -382,7 +409,7 @@ func (c *client) replied(cmd *command, line []byte) {
 			_, ok := all[in].Aborts[run]
 			return ok
 		})
-		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil {
+		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil && !w.holed(in) {
 			w.fail("abort: %v", err)
 		}
 	case "withdraw":
@@ -431,7 +458,9 @@ func (c *client) accepted(cmd *command, a accepted) {
 	w.inputs[a.SessionID+key] = a.InputID
 	c.runs[a.InputID] = a.RunID
 	c.inputs = append(c.inputs, taken{a.SessionID, a.InputID})
-	w.checker.Accepted(a.InputID, a.RunID)
+	if !w.holed(a.SessionID) {
+		w.checker.Accepted(a.InputID, a.RunID)
+	}
 	w.vow("accepted: "+text, a.SessionID, func(all map[string]*sessiontest.Story) bool {
 		s := all[a.SessionID]
 		if s == nil {

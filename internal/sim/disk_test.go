@@ -36,6 +36,7 @@ type disk struct {
 	files map[uint64]*durable          // by inode
 	names map[string]map[string]uint64 // durable names of each folder, by path
 	dirs  map[string]bool              // folders whose names are durable
+	holed map[string]bool              // files that a power cut left holes in, by path
 }
 
 // durable is what is on the platter of one file.
@@ -49,6 +50,7 @@ type span struct{ from, to int }
 func newDisk(shadow string) *disk {
 	return &disk{
 		shadow: shadow, files: map[uint64]*durable{}, names: map[string]map[string]uint64{}, dirs: map[string]bool{},
+		holed: map[string]bool{},
 	}
 }
 
@@ -352,15 +354,40 @@ func (d *disk) cutContent(t testing.TB, path string, rng *rand.Rand) {
 	left := file.content
 	if bytes.HasPrefix(text, left) && len(file.lost) == 0 {
 		left = text[:len(left)+rng.IntN(len(text)-len(left)+1)]
-		if tail := len(left) - len(file.content); tail > 0 && rng.IntN(4) == 0 {
-			left = slices.Clone(left) // the size was written, the last bytes were not
-			clear(left[len(file.content)+rng.IntN(tail):])
+		if tail := len(left) - len(file.content); tail > 0 {
+			left = slices.Clone(left)
+			switch rng.IntN(12) {
+			case 0, 1, 2: // the size was written, the last bytes were not
+				clear(left[len(file.content)+rng.IntN(tail):])
+			case 3: // nor some before others that were
+				d.holed[path] = holes(left, len(file.content), rng) || d.holed[path]
+			}
 		}
 	} else if len(file.lost) == 0 && rng.IntN(2) == 0 {
 		left = text
 	}
 	file.content, file.lost = slices.Clone(left), nil
 	must(t, os.WriteFile(path, left, 0o600))
+}
+
+// sector is what a disk writes at once.
+const sector = 512
+
+// holes leaves zeros in some sectors of what is behind the first synced bytes: each may have
+// reached the platter or not. It reports whether one before another has not.
+func holes(text []byte, synced int, rng *rand.Rand) (holed bool) {
+	empty := false
+	for from := synced; from < len(text); {
+		to := min(len(text), (from/sector+1)*sector)
+		if rng.IntN(2) == 0 {
+			clear(text[from:to])
+			empty = true
+		} else {
+			holed = holed || empty
+		}
+		from = to
+	}
+	return holed
 }
 
 func must(t testing.TB, err error) {
@@ -370,7 +397,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func base(path string) string { return filepath.Base(path) }
+// base is the name of a file, without what is random in that of a draft.
+func base(path string) string {
+	name := filepath.Base(path)
+	if id, draft := strings.CutSuffix(name, ".new"); draft && !strings.HasSuffix(id, ".jsonl") {
+		id, _, _ = strings.Cut(id, ".")
+		return id + ".new"
+	}
+	return name
+}
 
 func sorted[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

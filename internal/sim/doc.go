@@ -11,18 +11,23 @@
 // until the driver lets it go on, and time is testing/synctest's. Only one thing
 // happens at a time, in the order of the seed.
 //
+// Sessions are the daemon's own, or hosted: then the real internal/agent speaks to a process
+// whose every word waits for the driver, which is deaf to a cancel, ends, and takes its
+// session up, tells it again, with or without the last text, or has forgotten it.
+//
 // Oracles, all of them always on: the events keep wire-v1 §4 within a life of the daemon
 // and from one to the next; the journals have what was announced, and after a power cut
 // what was replied, a run's end and a call's start; a text has one fate, a key one text; no
+// agent is sent a text that it has taken, or has leave that nobody gave in this life; no
 // call is made twice; what a daemon has in memory is what the next one reads; readers miss
 // no number; the answers about a queue, a key or an approval fit one order of what happened
 // (porcupine); and when faults end, within a minute every run does, and every command has
 // its reply.
 //
 // The disk loses at a power cut what was not synced: contents and sizes behind the last
-// sync, names, removals, renamings and folders, each by itself. It fails writes after some
-// of their bytes, syncs (and drops what they were for, as Linux does), and names that are
-// made.
+// sync, names, removals, renamings and folders, each by itself, and of the contents a part
+// before one that is there, too. It fails writes after some of their bytes, syncs (and
+// drops what they were for, as Linux does), and names that are made.
 //
 // It refuses to be a second implementation of anything: what the daemon promises is
 // checked on its events, its replies and its journals alone.

@@ -61,6 +61,9 @@ func (w *world) answered(c *client, session string, sent int64, d deed, ok bool)
 }
 
 func (w *world) record(session string, op porcupine.Operation) {
+	if w.holed(session) {
+		return
+	}
 	at := fmt.Sprintf("daemon %d %s", w.life.number, session)
 	if w.ops[at] == nil { // it goes on from what the journal has
 		begins := deed{what: "began", state: stateOf(w.stories[session])}

@@ -3,15 +3,19 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,38 +85,61 @@ func TestMutantsFit(t *testing.T) {
 
 var foundAt = regexp.MustCompile(`seed (\d+): (.*)`)
 
-// The simulator finds every mutant.
+// The simulator finds every mutant. Five of the day are five others every day, until all have
+// had their turn.
 func TestMutants(t *testing.T) {
 	if *mutate == "" {
 		t.Skip("make sim-mutants")
 	}
-	all := readMutants(t)
-	before, _ := os.ReadFile(*written)
+	all, before, done := readMutants(t), readFound(t, "mutants/found.txt"), map[string]string{}
+	if *written != "" {
+		done = readFound(t, *written)
+	}
+	first := int(time.Now().Unix()/(24*60*60)) * 5 % len(all)
 	for i, m := range all {
-		if *mutate == "five" {
-			if (i-time.Now().YearDay()*5%len(all)+len(all))%len(all) >= 5 {
-				continue
+		switch {
+		case *mutate == "all", *mutate == "five" && (i-first+len(all))%len(all) < 5:
+		case *mutate == "five", !strings.Contains(m.name, *mutate):
+			continue
+		}
+		if done[m.name] != "" {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			seed, how := m.hunt(t, before[m.name])
+			if seed == "" {
+				return
 			}
-		} else if *mutate != "all" && !strings.Contains(m.name, *mutate) {
-			continue
-		}
-		if *written != "" && strings.Contains(string(before), "\t"+m.name+"\t") {
-			continue
-		}
-		seed, how := m.hunt(t)
-		t.Logf("%s: seed %s: %.160s", m.name, seed, how)
-		if *written != "" && seed != "" {
-			f, err := os.OpenFile(*written, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-			must(t, err)
-			_, err = fmt.Fprintf(f, "%s\t%s\t%.120s\n", seed, m.name, how)
-			must(t, err)
-			must(t, f.Close())
-		}
+			t.Logf("seed %s: %.160s", seed, how)
+			if *written != "" {
+				f, err := os.OpenFile(*written, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+				must(t, err)
+				_, err = fmt.Fprintf(f, "%s\t%s\n", seed, m.name)
+				must(t, err)
+				must(t, f.Close())
+			}
+		})
 	}
 }
 
-// hunt runs histories with the mutant until one is wrong.
-func (m mutant) hunt(t *testing.T) (seed, how string) {
+// readFound returns the seed at which each mutant was found.
+func readFound(t *testing.T, path string) map[string]string {
+	text, err := os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		must(t, err)
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		seed, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		found[name] = seed
+	}
+	return found
+}
+
+// hunt runs histories with the mutant until one is wrong: that of the seed which has found it
+// before, then those from 1 on.
+func (m mutant) hunt(t *testing.T, before string) (seed, how string) {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := m.apply()
@@ -129,19 +156,32 @@ func (m mutant) hunt(t *testing.T) (seed, how string) {
 		t.Errorf("%s: %v\n%s", m.name, err, out)
 		return "", ""
 	}
-	run := exec.Command(binary, "-test.run", "TestSeeds$", "-test.timeout", "10m", "-seeds", "2000", "-shrink=false",
-		"-test.v", "-places=false")
+	if _, err := strconv.Atoi(before); err == nil {
+		if seed, how = m.run(t, binary, "-from", before, "-seeds", "1"); seed != "" {
+			return seed, how
+		}
+	}
+	if seed, how = m.run(t, binary, "-seeds", "2000"); seed == "" {
+		t.Error("2000 seeds have not found it")
+	}
+	return seed, how
+}
+
+// run returns what histories come to: "" where none is wrong.
+func (m mutant) run(t *testing.T, binary string, args ...string) (seed, how string) {
+	t.Helper()
+	run := exec.Command(binary, append(args, "-test.run", "TestSeeds$", "-test.timeout", "10m", "-shrink=false", "-test.v",
+		"-places=false")...)
 	out, err := run.CombinedOutput()
-	if err == nil {
-		t.Errorf("%s: 2000 seeds have not found it", m.name)
+	switch found := foundAt.FindSubmatch(out); {
+	case err == nil:
 		return "", ""
-	}
-	if found := foundAt.FindSubmatch(out); found != nil {
+	case bytes.Contains(out, []byte("test timed out")):
+		t.Fatal("it is not found in 10 minutes")
+	case found != nil:
 		return string(found[1]), string(found[2])
-	}
-	if run.ProcessState.ExitCode() < 0 {
-		t.Errorf("%s: the histories were ended: %v", m.name, err)
-		return "", ""
+	case run.ProcessState.ExitCode() < 0:
+		t.Fatalf("the histories were ended: %v", err)
 	}
 	return "?", string(out[max(0, len(out)-2000):]) // it cannot go on at all
 }

@@ -149,6 +149,7 @@ type follower struct {
 	lines   map[string][]string // by epoch; the first has number 1
 	open    map[string]bool     // runs that have not ended
 	asked   chan protocol.Approval
+	epoch   string // that it reads
 	over    bool
 }
 
@@ -185,6 +186,10 @@ func (h *host) follow(f *follower) {
 		if epoch = got.Epoch; got.Gap || after == 0 {
 			after = 0
 		}
+		f.mu.Lock()
+		f.epoch = epoch
+		f.changed.Broadcast()
+		f.mu.Unlock()
 		for {
 			line, err := in.ReadString('\n')
 			if err != nil {
@@ -446,7 +451,7 @@ func TestClientsBehindSockets(t *testing.T) {
 			senders.Go(func() { s.script(8) })
 		}
 		for range rng.IntN(3) {
-			f.await(1 + rng.IntN(60))
+			f.await(fmt.Sprint("epoch-", h.number), 1+rng.IntN(60))
 			h.restart()
 		}
 		senders.Wait()
@@ -491,8 +496,9 @@ func (f *follower) end(epoch string, seq int) {
 	f.over = true
 }
 
-// await blocks until there have been so many more events, or nothing runs.
-func (f *follower) await(events int) {
+// await blocks until the follower reads an epoch, and there have been so many more events,
+// or nothing runs.
+func (f *follower) await(epoch string, events int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	count := func() (n int) {
@@ -501,7 +507,7 @@ func (f *follower) await(events int) {
 		}
 		return n
 	}
-	for until := count() + events; count() < until && len(f.open) > 0; {
+	for until := count() + events; f.epoch != epoch || count() < until && len(f.open) > 0; {
 		f.changed.Wait()
 	}
 }

@@ -38,6 +38,9 @@ const (
 	logSize  = 8 << 10 // bytes of events that are kept, so that slow readers miss some
 )
 
+// errProvider is the only error that the model has.
+var errProvider = errors.New("the provider is out of order")
+
 // shortWrite is a fault of a write: so many bytes of it are written.
 type shortWrite int
 
@@ -80,6 +83,20 @@ type world struct {
 	inputs  map[string]string            // the input that a session's key was accepted as
 	said    map[string]string            // announced of assistant messages that have not ended
 	doomed  map[string]bool              // sessions that a client asked to be deleted
+	sent    map[string]int               // how often a key was sent
+	refused map[string]int               // the life that has refused a text that was never sent again
+	aborted map[string]bool              // runs that somebody has aborted
+	steers  map[string]map[string]bool   // steers that wait, by session
+	known   map[string]*known            // what agents know of their sessions
+	hosted  map[string]bool              // sessions
+	handed  map[string][]string          // texts of a hosted session that were delivered
+	taken   map[string]bool              // texts that an agent has answered anything to
+	had     map[string]bool              // first lines of texts that an agent was sent
+	about   map[string]int               // acts of agents, by the approval
+	leave   map[int]int                  // the life that has allowed an act
+	auto    bool                         // a session was in a mode that allows everything
+	acts    int                          // of all agents
+	ripe    int                          // steps that a power cut is likely in, for what was just replied
 	active  string                       // the active session that a client was told last; "": nobody knows
 	moving  int                          // commands under way that choose another one
 	often   map[string]int               // operations that wait for nobody, by what they are
@@ -235,6 +252,12 @@ func (w *world) boot() {
 	w.lives++
 	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
 	w.life, w.gates, w.heard, w.summing = l, nil, map[string][]string{}, map[string]bool{}
+	w.steers = map[string]map[string]bool{}
+	for id, s := range w.stories {
+		for _, in := range s.Pending {
+			w.steerWaits(id, in.InputID, in.Kind == protocol.KindSteer)
+		}
+	}
 	w.say("daemon %d starts", l.number)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.heard, l.hangUp = context.WithCancel(context.Background())
@@ -260,15 +283,16 @@ func (l *life) run() {
 		return
 	}
 	l.log = event.New(fmt.Sprint("epoch-", l.number), logSize, time.Now)
+	newID := func(prefix string) string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l.ids++
+		return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
+	}
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
 		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
-		NewID: func(prefix string) string {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			l.ids++
-			return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
-		},
+		NewID: newID, Agents: l.guests(newID),
 		Fault: func(id string, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -323,7 +347,12 @@ func (w *world) kill(power bool) {
 		if len(w.summing) > 0 {
 			w.sometimes("a power cut while a summary is made")
 		}
+		holes := len(w.disk.holed)
 		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
+		clear(w.taken) // that is not synced
+		if len(w.disk.holed) > holes {
+			w.sometimes("a power cut leaves holes")
+		}
 	}
 	w.held(power)
 }
@@ -355,6 +384,11 @@ func (w *world) step() {
 	}
 	dead := l.gone()
 	w.mu.Unlock()
+	cut := 7
+	if w.ripe > 0 {
+		w.ripe--
+		cut = 100
+	}
 	switch n := w.rng.IntN(1000); {
 	case dead:
 		w.kill(n < 500)
@@ -370,11 +404,11 @@ func (w *world) step() {
 		w.say("kill -9")
 		w.kill(false)
 		w.boot()
-	case n < 7:
+	case n < cut:
 		w.say("power cut")
 		w.kill(true)
 		w.boot()
-	case n < 9 && l.ready && !l.leaves:
+	case n < cut+2 && l.ready && !l.leaves:
 		w.say("stop and start")
 		w.counts["restarts"]++
 		l.leaves = true
@@ -416,11 +450,16 @@ func (w *world) fault(key string, rng *rand.Rand) error {
 		return syscall.EIO
 	case "create", "link":
 		return syscall.ENOSPC
+	case "agent":
+		if w.spared {
+			return nil
+		}
+		return errGuest
 	case "answer":
 		if w.spared {
 			return nil
 		}
-		return errors.New("the provider is out of order")
+		return errProvider
 	}
 	return nil
 }
@@ -443,8 +482,10 @@ func (w *world) settle() {
 		}
 		open, owed, wrong := w.checker.Open(), w.checker.Done(), len(w.wrong) > 0
 		var asked string
-		for id := range w.open {
-			asked = max(asked, id)
+		for id := range w.open { // a steer answers one by itself
+			if len(w.steers[sessionAsking(id)]) == 0 {
+				asked = max(asked, id)
+			}
 		}
 		ended := false
 		select {
@@ -557,6 +598,9 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
+		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
+		known: map[string]*known{}, hosted: map[string]bool{}, handed: map[string][]string{}, taken: map[string]bool{},
+		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1), runs: map[string]string{}})

@@ -63,6 +63,7 @@ type Story struct {
 	GivenUp int // runs that ended in a crash loop
 
 	Wrong []string // what the journal says that cannot be
+	Holed bool     // a power failure left holes in it: what they lack, and what follows from that, is not wrong
 
 	checker     *protocoltest.Checker
 	arguments   map[string]jsontext.Value // of calls, by id
@@ -75,6 +76,7 @@ type Story struct {
 	crashes     int
 	parked      bool
 	about       string // the call of the latest approval
+	hosted      bool   // by another agent
 	asks        bool   // an approval waits, or was answered and the call has not begun
 }
 
@@ -127,6 +129,10 @@ func (s *Story) Take(path string) error {
 		if !whole {
 			return nil
 		}
+		if s.Holed && bytes.IndexByte(line, 0) >= 0 {
+			s.read += len(line) + 1
+			continue
+		}
 		var r struct {
 			Type string         `json:"type"`
 			Data jsontext.Value `json:"data"`
@@ -142,11 +148,18 @@ func (s *Story) Take(path string) error {
 }
 
 func (s *Story) bad(format string, args ...any) {
+	if s.Holed {
+		return
+	}
 	s.Wrong = append(s.Wrong, fmt.Sprintf(format, args...))
 }
 
 // checked is an event that the record stands for, and that may be announced again.
 func (s *Story) checked(ev protocol.Event) {
+	if s.Holed {
+		return
+	}
+	s.checker.Hosted = s.hosted
 	if err := s.checker.Event(ev); err != nil {
 		s.bad("the journal reports events out of order: %v", err)
 	}
@@ -194,7 +207,9 @@ func recordOf[F session.Fact](data jsontext.Value, take func(F)) error {
 func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
-		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir = f.ParentID, f.Workdir })
+		return recordOf(data, func(f session.Created) {
+			s.Parent, s.Workdir, s.hosted = f.ParentID, f.Workdir, f.Agent != ""
+		})
 	case "title_set":
 		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
 	case "marked_read":
@@ -281,7 +296,9 @@ func (s *Story) input(f session.Input) {
 		s.Keys[f.Key]++
 	}
 	s.Pending = append(s.Pending, f)
-	s.checker.Accepted(f.InputID, f.RunID)
+	if !s.Holed {
+		s.checker.Accepted(f.InputID, f.RunID)
+	}
 	if f.Kind != protocol.KindPrompt {
 		s.happened(protocol.Status{Ref: s.ref(), Code: protocol.Code(f.Kind + "_queued"), InputID: f.InputID})
 	}
@@ -380,7 +397,7 @@ func (s *Story) handBack() []string {
 	ids := []string{}
 	for _, in := range s.discarded() {
 		ids = append(ids, in.InputID)
-		if err := s.checker.HandedBack([]protocol.DiscardedInput{in}); err != nil {
+		if err := s.checker.HandedBack([]protocol.DiscardedInput{in}); err != nil && !s.Holed {
 			s.bad("%v", err)
 		}
 	}
