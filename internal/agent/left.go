@@ -164,7 +164,7 @@ func (s *Session) quieten() {
 // leaveProcess leaves the process to the next program, and reports whether that is so.
 func (s *Session) leaveProcess(p *process) bool {
 	s.mu.Lock()
-	open := p.session != "" && p.ctx.Err() == nil
+	open := p.session != "" && p.ctx.Err() == nil && p.told == nil // else it is loaded again
 	s.mu.Unlock()
 	if !open {
 		return false
@@ -241,8 +241,8 @@ func (t *turn) left() *leftTurn {
 	for _, c := range t.order {
 		left := leftCall{
 			ID: c.id, Name: c.name, Kind: c.kind, Status: c.status, Input: c.input, Output: c.output, Raw: c.raw,
-			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Allowed: c.allowed, Told: c.told, Placed: c.placed,
-			Shown: c.said, Size: c.size,
+			Content: c.content, Places: c.places, Ask: idOf(c.ask), Options: c.options, Allowed: c.allowed,
+			Told: c.told, Placed: c.placed, Shown: c.said, Size: c.size,
 		}
 		for id, other := range t.calls {
 			if other == c {
@@ -392,8 +392,8 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 	for _, c := range l.Calls {
 		made := &call{
 			id: c.ID, name: c.Name, kind: c.Kind, status: c.Status, input: c.Input, output: c.Output, raw: c.Raw,
-			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, allowed: c.Allowed, told: c.Told,
-			placed: c.Placed, said: c.Shown, size: c.Size,
+			content: c.Content, places: c.Places, ask: asked[string(c.Ask)], options: c.Options, allowed: c.Allowed,
+			told: c.Told, placed: c.Placed, said: c.Shown, size: c.Size,
 		}
 		t.calls[c.Of] = made
 		t.order = append(t.order, made)
