@@ -373,13 +373,7 @@ func (a *agent) step(s *session, name, rest string) {
 			update["rawInput"] = jsontext.Value(input)
 		}
 		a.update(s.id, update)
-	case "named": // ID NAME INPUT, of a tool of an MCP server
-		title, input, _ := strings.Cut(more, " ")
-		a.update(s.id, object{
-			"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": "other", "status": "pending",
-			"rawInput": jsontext.Value(input),
-		})
-	case "servers", "tools", "tool":
+	case "named", "servers", "tools", "tool":
 		a.toolStep(s, name, rest)
 	case "begin":
 		call(object{"status": "in_progress"})
