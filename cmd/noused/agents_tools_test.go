@@ -194,7 +194,10 @@ func TestTheTokenOfASession(t *testing.T) {
 			t.Errorf("its own session: %v", err)
 		}
 		for _, is := range []struct{ session, token string }{
-			{other, key.of(h.session)}, {h.session, ""}, {h.session, key.of(h.session) + "00"}, {h.session, "x"},
+			{other, key.of(h.session)},
+			{h.session, ""},
+			{h.session, key.of(h.session) + "00"},
+			{h.session, "x"},
 			{"", key.of("")},
 		} {
 			if err := list(door, is.session, is.token); err == nil {
