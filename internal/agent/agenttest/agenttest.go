@@ -388,11 +388,7 @@ func (a *agent) step(s *session, name, rest string) {
 	case "fail":
 		call(object{"status": "failed"})
 	case "ask":
-		if !a.ask(s, id, more) {
-			call(object{"status": "failed"})
-			return
-		}
-		call(object{"status": "completed"})
+		call(object{"status": map[bool]string{true: "completed", false: "failed"}[a.ask(s, id, more)]})
 	case "may": // ask, and go on with the call
 		if a.ask(s, id, more) {
 			call(object{"status": "in_progress"})
