@@ -83,6 +83,15 @@ func (d *Daemon) openAgentSockets() {
 	d.atClose(s.Close)
 }
 
+// serveAgents adds what serves the sockets for agents until ctx ends.
+func (d *Daemon) serveAgents(ctx context.Context, add func(func() error), lines server.Lines) {
+	if d.forAgents == nil {
+		return
+	}
+	add(func() error { return server.ServeCommands(ctx, d.forAgents.Commands, d.agentMux, lines, d.log) })
+	add(func() error { return server.ServeEvents(ctx, d.forAgents.Events, d.events, d.readers, lines, d.log) })
+}
+
 // agentServers are the MCP servers that a hosted agent is given: ours, with the token of the
 // session, and of the user's own those that it can start as noused would.
 func (d *Daemon) agentServers(sessionID, workdir string, http bool) (entries []acp.ServerEntry, own []string) {

@@ -87,7 +87,9 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 		}
 	}
 	const one = `{"command":"echo one"}`
-	for option, want := range map[string]string{"once": "result one", "deny": "failed denied: the user does not allow this call"} {
+	for option, want := range map[string]string{
+		"once": "result one", "deny": "failed denied: the user does not allow this call",
+	} {
 		h.prompt("!named c1 mcp__noused__bash " + one + "\n!begin c1\n!tool bash " + one + "\n!done c1")
 		h.until("asks ask: bash: echo …")
 		answer(option)
@@ -192,7 +194,11 @@ func TestTheTokenOfASession(t *testing.T) {
 			t.Errorf("its own session: %v", err)
 		}
 		for _, is := range []struct{ session, token string }{
-			{other, key.of(h.session)}, {h.session, ""}, {h.session, key.of(h.session) + "00"}, {h.session, "x"}, {"", key.of("")},
+			{other, key.of(h.session)},
+			{h.session, ""},
+			{h.session, key.of(h.session) + "00"},
+			{h.session, "x"},
+			{"", key.of("")},
 		} {
 			if err := list(door, is.session, is.token); err == nil {
 				t.Errorf("session %q with token %q is let in", is.session, is.token)
@@ -297,7 +303,7 @@ func TestAnAgentOutsideCallsOurTools(t *testing.T) {
 	}
 }
 
-// Whoever the daemon has started calls nothing without a token.
+// What the daemon has started calls nothing without a token.
 func TestToolsAreNotForDescendants(t *testing.T) {
 	h := newHost(t, "")
 	ours := h.newSession(protocol.OwnAgent)

@@ -447,12 +447,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	add(func() error {
 		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, lines, d.log)
 	})
-	if d.forAgents != nil {
-		add(func() error { return server.ServeCommands(drained, d.forAgents.Commands, d.agentMux, lines, d.log) })
-		add(func() error {
-			return server.ServeEvents(drained, d.forAgents.Events, d.events, d.readers, lines, d.log)
-		})
-	}
+	d.serveAgents(drained, add, lines)
 	add(func() error { return d.debug.serve(drained) })
 	add(func() error { return d.pruning.run(stopping) })
 	// a restart may drain for longer than systemd waits

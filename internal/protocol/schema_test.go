@@ -60,7 +60,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"prune": {"dry_run"}, "list_sessions": {"limit", "before", "workdir"}, "delete_session": {},
 			"search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "set_agent_option": {"session_id"},
-			"reload_tools": {}, "list_models": {"probe"},
+			"reload_tools": {}, "list_models": {"session_id", "probe"},
 			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "list_agents": {}, "withdraw": {"session_id"},
 			"call_tool": {"session_id", "token", "arguments", "client", "output_id"},
 			"set_title": {"session_id"}, "mark_read": {"session_id"},

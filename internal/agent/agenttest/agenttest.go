@@ -361,13 +361,7 @@ func (a *agent) step(s *session, name, rest string) {
 			update["rawInput"] = jsontext.Value(input)
 		}
 		a.update(s.id, update)
-	case "named": // ID NAME INPUT, of a tool of an MCP server
-		title, input, _ := strings.Cut(more, " ")
-		a.update(s.id, object{
-			"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": "other", "status": "pending",
-			"rawInput": jsontext.Value(input),
-		})
-	case "servers", "tools", "tool":
+	case "named", "servers", "tools", "tool":
 		a.toolStep(s, name, rest)
 	case "begin":
 		call(object{"status": "in_progress"})
@@ -382,11 +376,7 @@ func (a *agent) step(s *session, name, rest string) {
 	case "fail":
 		call(object{"status": "failed"})
 	case "ask":
-		if !a.ask(s, id, more) {
-			call(object{"status": "failed"})
-			return
-		}
-		call(object{"status": "completed"})
+		call(object{"status": map[bool]string{true: "completed", false: "failed"}[a.ask(s, id, more)]})
 	case "may": // ask, and go on with the call
 		if a.ask(s, id, more) {
 			call(object{"status": "in_progress"})

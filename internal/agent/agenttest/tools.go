@@ -136,6 +136,15 @@ func (t *tools) ask(method string, params object, first <-chan struct{}) (jsonte
 // toolStep is a step with the servers of a session: which there are, which tools the first of
 // them has, or a call of one.
 func (a *agent) toolStep(s *session, name, rest string) {
+	if name == "named" { // ID NAME INPUT: a call of a tool of an MCP server
+		id, more, _ := strings.Cut(rest, " ")
+		title, input, _ := strings.Cut(more, " ")
+		a.update(s.id, object{
+			"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": "other", "status": "pending",
+			"rawInput": jsontext.Value(input),
+		})
+		return
+	}
 	if name == "servers" {
 		var names []string
 		for _, sv := range s.servers {
