@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/acp"
 	"noused/internal/format"
+	"noused/internal/model"
 	"noused/internal/proc"
 )
 
@@ -89,16 +90,15 @@ func (r *replay) beyond(said []string) []string {
 // maxAhead is how much is kept of texts that an agent has before the conversation, in bytes.
 const maxAhead = 64 << 10
 
-// has takes the first of the fresh texts, as far as the agent has them, out of those that
-// it has before the conversation, and returns how many. What is kept of the rest is bounded.
-func (p *process) has(fresh []string) (n int) {
-	for n < len(fresh) {
-		i := indexOf(p.ahead, fresh[n])
-		if i < 0 {
-			break
+// lacks are those of the texts that the agent does not have: what it has before the
+// conversation is taken out of that. What is kept of the rest is bounded.
+func (p *process) lacks(fresh []model.Message) (out []model.Message) {
+	for _, m := range fresh {
+		if i := indexOf(p.ahead, m.Text); i >= 0 {
+			p.ahead = slices.Delete(p.ahead, i, i+1)
+		} else {
+			out = append(out, m)
 		}
-		p.ahead = slices.Delete(p.ahead, i, i+1)
-		n++
 	}
 	size := 0
 	for i := len(p.ahead) - 1; i >= 0; i-- {
@@ -107,7 +107,7 @@ func (p *process) has(fresh []string) (n int) {
 			break
 		}
 	}
-	return n
+	return out
 }
 
 func indexOf(all []string, text string) int {

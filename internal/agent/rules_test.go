@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"noused/internal/acp"
+	"noused/internal/model"
 )
 
 // What an agent asks is held against the rules of our tools that would do the same.
@@ -55,28 +56,32 @@ func TestWhetherAnAgentHasTexts(t *testing.T) {
 	const long = "a text that is long enough to be known again"
 	for name, c := range map[string]struct {
 		told, said, fresh []string
-		want              int
+		want              []string
 	}{
-		"the same":                 {[]string{"one", "yes\n"}, []string{"one"}, []string{"yes"}, 1},
-		"a part of another":        {[]string{"yes, mend it"}, nil, []string{"yes"}, 0},
-		"a long one in more":       {[]string{"<user>" + long + "</user>"}, nil, []string{long}, 1},
-		"two of three":             {[]string{"a", "b", "c"}, []string{"a"}, []string{"b", "c"}, 2},
-		"the first of two":         {[]string{"a", "b"}, []string{"a"}, []string{"b", "c"}, 1},
-		"the second alone":         {[]string{"b"}, nil, []string{"a", "b"}, 0},
-		"the same words, before":   {[]string{"a", "yes"}, []string{"a", "yes"}, []string{"yes"}, 0},
-		"the same words, twice":    {[]string{"yes", "a", "yes"}, []string{"yes", "a"}, []string{"yes"}, 1},
-		"before one that was lost": {[]string{"a", "b"}, nil, []string{"a"}, 1},
-		"an older one was lost":    {[]string{"b", "c"}, []string{"a", "b"}, []string{"c"}, 1},
-		"nothing was told":         {nil, nil, []string{"a"}, 0},
-		"no text is looked for":    {nil, nil, nil, 0},
+		"the same":                 {[]string{"one", "yes\n"}, []string{"one"}, []string{"yes"}, nil},
+		"a part of another":        {[]string{"yes, mend it"}, nil, []string{"yes"}, []string{"yes"}},
+		"a long one in more":       {[]string{"<user>" + long + "</user>"}, nil, []string{long}, nil},
+		"two of three":             {[]string{"a", "b", "c"}, []string{"a"}, []string{"b", "c"}, nil},
+		"the first of two":         {[]string{"a", "b"}, []string{"a"}, []string{"b", "c"}, []string{"c"}},
+		"the second alone":         {[]string{"b"}, nil, []string{"a", "b"}, []string{"a"}},
+		"the same words, before":   {[]string{"a", "yes"}, []string{"a", "yes"}, []string{"yes"}, []string{"yes"}},
+		"the same words, twice":    {[]string{"yes", "a", "yes"}, []string{"yes", "a"}, []string{"yes"}, nil},
+		"before one that was lost": {[]string{"a", "b"}, nil, []string{"a"}, nil},
+		"an older one was lost":    {[]string{"b", "c"}, []string{"a", "b"}, []string{"c"}, nil},
+		"nothing was told":         {nil, nil, []string{"a"}, []string{"a"}},
+		"no text is looked for":    {nil, nil, nil, nil},
 	} {
 		r := &replay{}
 		for _, text := range c.told {
 			r.add(true, text)
 		}
 		p := &process{ahead: r.beyond(c.said)}
-		if got := p.has(c.fresh); got != c.want {
-			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		var fresh []model.Message
+		for _, text := range c.fresh {
+			fresh = append(fresh, model.Message{Text: text})
+		}
+		if got := textsOf(p.lacks(fresh)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: lacks %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -210,16 +210,17 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		return nil, err
 	}
 	lost, p.lost = lost || p.lost, false
-	all := textsOf(last(messages, len(messages)))
+	all := last(messages, len(messages))
 	older := len(all) - min(to.Fresh, len(all))
 	if p.told != nil {
-		p.ahead, p.told = p.told.beyond(all[:older]), nil
+		p.ahead, p.told = p.told.beyond(textsOf(all[:older])), nil
 	}
-	if n := p.has(all[older:]); n > 0 {
-		to.Fresh -= n
-		s.took(to.Texts - to.Fresh)
+	fresh := p.lacks(all[older:])
+	if len(fresh) == 0 && to.Fresh > 0 {
+		to.Fresh = 0
+		s.took(to.Texts)
 	}
-	return s.begin(ctx, p, to, s.blocks(p, to, messages, lost))
+	return s.begin(ctx, p, to, s.blocks(p, to, messages, fresh, lost))
 }
 
 // begin sends the prompt of a turn.
@@ -389,10 +390,9 @@ func textsOf(messages []model.Message) (texts []string) {
 
 // blocks are the prompt of a turn: the texts that the agent does not have, or how it goes
 // on. With lost what was said before comes first.
-func (s *Session) blocks(p *process, to *model.AgentTurn, messages []model.Message, lost bool) (
+func (s *Session) blocks(p *process, to *model.AgentTurn, messages, fresh []model.Message, lost bool) (
 	out []acp.ContentBlock,
 ) {
-	fresh := last(messages, to.Fresh)
 	if len(fresh) == 0 {
 		out = append(out, acp.TextBlock(goOn(to.Cut)))
 	}

@@ -697,7 +697,10 @@ func TestAnAbortOfAHostedRunThatWasTorn(t *testing.T) {
 	w.say(one, two, model.Delta{Stop: model.StopToolCalls, More: true})
 	heard := len(w.events)
 	w.step(abortIn{})
-	torn := slices.IndexFunc(w.records, func(r session.Record) bool { _, ok := r.Fact.(session.AbortRequested); return ok })
+	torn := slices.IndexFunc(w.records, func(r session.Record) bool {
+		_, ok := r.Fact.(session.AbortRequested)
+		return ok
+	})
 	w.records, w.events, w.checker = w.records[:torn+1], w.events[:heard], nil // nobody has heard of it
 	w.boot()
 	w.events = w.events[heard:]

@@ -254,7 +254,7 @@ func (g *guest) open(a ask) {
 			}
 			w.mu.Lock()
 			for _, text := range said {
-				w.taken[text] = true
+				w.taken[a.Params.SessionID+text] = true // another session of the agent's does not have it
 			}
 			w.mu.Unlock()
 		}
@@ -434,7 +434,7 @@ func (w *world) hears(l *life, a ask) {
 		if !strings.HasPrefix(p.Text, "text ") {
 			continue
 		}
-		if w.taken[p.Text] {
+		if w.taken[p.Text] || w.taken[a.Params.SessionID+p.Text] {
 			w.fail("%q is sent to an agent that has taken it", p.Text)
 		}
 		if w.had[firstLine(p.Text)] {
