@@ -18,13 +18,16 @@ const maxSaid = 64 << 10
 // executes there (hooks, filters).
 func confinedGit(tools *registry.Registry) worktree.Runner {
 	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
-		box := proc.Sandbox{Name: "git", Workdir: os.DevNull}
+		box := proc.Sandbox{Name: "git", Workdir: os.DevNull, Read: c.Read}
 		if len(c.Write) > 0 {
 			box.Workdir, box.Write, box.Fixed = c.Write[0], c.Write[1:], c.Write[:1]
 		}
 		p, err := tools.StartConfined(ctx, box, proc.Command{Name: "git", Path: c.Path, Args: c.Args, Dir: "/", Env: c.Env})
 		if err != nil {
 			return err
+		}
+		if len(c.Input) > 0 {
+			_ = p.Send(c.Input) // nothing else is in the queue
 		}
 		p.CloseInput()
 		_, _ = io.Copy(out, p) // of what a killed one has printed, nothing is used
