@@ -43,7 +43,7 @@ func (e *Engine) Recover(f Folder, plan OID, rewindID string) (finished bool, er
 
 func (e *Engine) applying(f Folder, plan OID, rewindID string, do func(a *applier) error) error {
 	if plan.IsZero() {
-		return nil
+		return do(&applier{})
 	}
 	ctx := context.Background()
 	_, release, err := e.acquire(ctx, f.SessionID)
@@ -121,6 +121,9 @@ func (a *applier) backward() error {
 // do makes every file what the list says after, in the one order in which that can be
 // done. What is there already is left.
 func (a *applier) do(list []Change) error {
+	if len(list) == 0 {
+		return nil
+	}
 	if err := a.unlock(list); err != nil {
 		return err
 	}

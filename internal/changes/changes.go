@@ -40,12 +40,13 @@ type Engine struct {
 	windows  []*window
 }
 
-// Options are what an Engine needs. All are required.
+// Options are what an Engine needs. All are required but Skip.
 type Options struct {
 	// Dir is the folder for what is kept of a session, which is made at need.
 	Dir    func(sessionID string) string
 	Git    worktree.Runner
 	Limits Limits
+	Skip   []string // folders that are not looked into, absolute and without links; may be empty
 }
 
 // New returns an engine.
@@ -122,6 +123,11 @@ func (e *Engine) scan(ctx context.Context, f Folder, was *manifest) (*manifest, 
 	p, r, err := e.open(f)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, dir := range e.o.Skip {
+		if rel, err := filepath.Rel(p.top, dir); err == nil && filepath.IsLocal(rel) && rel != "." {
+			p.skip = append(p.skip, rel)
+		}
 	}
 	m, err := scan(ctx, r, p, e.o.Limits, was)
 	return m, r, err

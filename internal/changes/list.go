@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,9 +21,15 @@ import (
 // place is which folder is recorded, and the user's repository that it is the top of.
 type place struct {
 	top     string
-	gitDir  string // of the working tree; "": there is no git
-	objects string // of the repository
-	exclude string // its info/exclude
+	gitDir  string   // of the working tree; "": there is no git
+	objects string   // of the repository
+	exclude string   // its info/exclude
+	skip    []string // folders below the top that are not looked into
+}
+
+// skips reports that a path is one of those folders, or in it.
+func (p place) skips(rel string) bool {
+	return slices.ContainsFunc(p.skip, func(dir string) bool { return rel == dir || strings.HasPrefix(rel, dir+"/") })
 }
 
 // find returns the place of a session in that folder. It runs nothing.
@@ -35,7 +42,10 @@ func find(workdir string) place {
 				if line, err := gitfile.Line(filepath.Join(dir, "commondir")); err == nil {
 					common = gitfile.Join(dir, line)
 				}
-				return place{top, dir, filepath.Join(common, "objects"), filepath.Join(common, "info", "exclude")}
+				return place{
+					top: top, gitDir: dir, objects: filepath.Join(common, "objects"),
+					exclude: filepath.Join(common, "info", "exclude"),
+				}
 			}
 		}
 		if top == filepath.Dir(top) {
@@ -79,7 +89,7 @@ func (r *repo) list(ctx context.Context, p place) (map[string]listed, error) {
 		_ = out.CloseWithError(err)
 		done <- err
 	}()
-	files, err := parseListing(bufio.NewReaderSize(in, 256<<10))
+	files, err := parseListing(bufio.NewReaderSize(in, 256<<10), p)
 	_ = in.CloseWithError(io.ErrClosedPipe)
 	if err != nil {
 		cancel()
@@ -98,7 +108,7 @@ const debugLines = 5
 // parseListing reads what ls-files -z -t prints: "? PATH" for a file that is not tracked,
 // "H MODE OID STAGE\tPATH" for one that is, each with a NUL behind; the latter with lines
 // of the index's stat behind that.
-func parseListing(in *bufio.Reader) (map[string]listed, error) {
+func parseListing(in *bufio.Reader, p place) (map[string]listed, error) {
 	files := map[string]listed{}
 	for len(files) <= maxListed {
 		text, err := in.ReadString(0)
@@ -113,6 +123,9 @@ func parseListing(in *bufio.Reader) (map[string]listed, error) {
 		tag, name := text[0], strings.TrimSuffix(text[2:], "\x00")
 		if tag == '?' {
 			dir := strings.HasSuffix(name, "/")
+			if p.skips(strings.TrimSuffix(name, "/")) {
+				continue
+			}
 			files[strings.TrimSuffix(name, "/")] = listed{folder: dir}
 			continue
 		}
@@ -123,12 +136,14 @@ func parseListing(in *bufio.Reader) (map[string]listed, error) {
 		}
 		f := listed{tracked: true, folder: words[0] == "160000"}
 		if words[2] == "0" { // else it is in conflict
-			f.oid, _ = parseOID(words[1]) // of another hash: it is read
+			f.oid, _ = ParseOID(words[1]) // of another hash: it is read
 		}
 		if f.stamp, err = indexStamp(in); err != nil {
 			return nil, err
 		}
-		files[name] = f
+		if !p.skips(name) {
+			files[name] = f
+		}
 	}
 	return nil, errTooMany
 }
@@ -239,7 +254,7 @@ func (r *repo) sizes(ctx context.Context, names map[OID]struct{}) (map[OID]int64
 		if len(words) != 3 || words[1] != "blob" {
 			continue
 		}
-		o, err := parseOID(words[0])
+		o, err := ParseOID(words[0])
 		size, err2 := strconv.ParseInt(words[2], 10, 64)
 		if err == nil && err2 == nil {
 			found[o] = size

@@ -35,12 +35,16 @@ func (o OID) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText takes what String gives.
 func (o *OID) UnmarshalText(text []byte) error {
-	id, err := parseOID(string(text))
+	id, err := ParseOID(string(text))
 	*o = id
 	return err
 }
 
-func parseOID(text string) (o OID, err error) {
+// ParseOID is the object with that name; "" names none.
+func ParseOID(text string) (o OID, err error) {
+	if text == "" {
+		return o, nil
+	}
 	raw, err := hex.DecodeString(text)
 	if err == nil && len(raw) != len(o) {
 		err = fmt.Errorf("%.80q is no object's name", text)

@@ -302,7 +302,7 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 				rel := path.Join(dir, name)
 				_, has := dirs[rel]
 				switch {
-				case has, name == ".git", files[rel].folder:
+				case has, name == ".git", files[rel].folder, s.place.skips(rel):
 				case known[rel]:
 					s.now.Ignored = append(s.now.Ignored, rel)
 				default:

@@ -11,8 +11,8 @@ type window struct {
 	folder Folder
 	top    string
 	from   time.Time
-	to     time.Time         // zero: it is open
-	wrote  map[string]State  // once it has ended: what was there before, by absolute path
+	to     time.Time        // zero: it is open
+	wrote  map[string]State // once it has ended: what was there before, by absolute path
 }
 
 // openWindow begins a turn's.
@@ -57,7 +57,9 @@ func (e *Engine) closeWindow(f Folder) {
 
 // overlap reports that one of two folders is in the other, or is it.
 func overlap(a, b string) bool {
-	inside := func(dir, of string) bool { return dir == of || strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/") }
+	inside := func(dir, of string) bool {
+		return dir == of || strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/")
+	}
 	return inside(a, b) || inside(b, a)
 }
 

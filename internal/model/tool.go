@@ -157,6 +157,7 @@ type Verdict struct {
 	ForSession         *Offer // for the session alone
 	Always             string // a hosted agent's own way to be asked no more, in its words
 	Changes            bool   // a file, which can be shown before
+	Reads              bool   // the call changes nothing, whatever its arguments are
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed
 	Path               string // that it is about (Invocation.Path)

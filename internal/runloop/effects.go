@@ -23,6 +23,8 @@ type effects struct {
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk
 	cut     bool               // the hosted agent is to end its turn
+	faults  []error            // for the log
+	settle  bool               // what the turn has changed is written down
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }
@@ -62,6 +64,9 @@ type work struct {
 	search *toolset
 	look   *precheck
 	stop   *stopCheck
+	before string // not "": a turn, for which the folder is recorded before the tool is called
+	after  string // not "": a turn, for which the folder is recorded
+	rewind *rewindWork
 }
 
 // precheck finds out more of a call before it is decided: what orchestrators say, and
@@ -78,6 +83,10 @@ type modelCall struct {
 	// history is what the request's messages are made of, with fit.
 	history session.Conversation
 	fit     func([]model.Message) []model.Message
+
+	warm   bool   // the folder is recorded meanwhile
+	// not "": a turn, for which that folder is recorded before the agent is prompted
+	before, workdir string
 
 	agent *model.AgentTurn // not nil: a hosted agent answers, and what follows is not set
 

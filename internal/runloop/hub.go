@@ -44,7 +44,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models, Agents,
-// MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
+// Changes, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in all sessions where there are no Models.
@@ -63,6 +63,8 @@ type Options struct {
 	Modules Modules
 	// Agents make the turns of the sessions that name one. Nil: there are none.
 	Agents Agents
+	// Changes record what turns do to folders. Nil: nothing does.
+	Changes Changes
 	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.

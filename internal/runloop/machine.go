@@ -57,6 +57,9 @@ type machine struct {
 	// whether hooks may send a run back; nil: none can
 	stopHooks func(workdir string) bool
 	agents    Agents   // nil: there are none
+	records   bool     // what turns do to the folder is recorded
+	rewind    rewind   // that is under way
+	change    change   // of the open turn, to the folder
 	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
 	cutCalls  []string // names of calls that were under way when the hosted agent ended
 	filesDir  string   // where the session's images are
@@ -97,6 +100,8 @@ const (
 	compacting              // deltas of the summary gen
 	modelless               // a model that can be asked
 	ending                  // what hooks say to the end of the run
+	recording               // what the turn has changed in the folder
+	rewinding               // what a rewind does to the folder
 	parked                  // nothing more: the daemon is stopping
 )
 
@@ -224,7 +229,7 @@ func (m *machine) startTurn(kind protocol.Kind, inputs []session.Input) {
 	if m.park() {
 		return
 	}
-	m.trouble = trouble{}
+	m.trouble, m.change = trouble{}, change{told: m.change.told}
 	run := m.s.Run
 	ids := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -306,7 +311,7 @@ func (m *machine) callModel() {
 	m.asked = m.answering()
 	m.msg = message{id: m.newID("msg-"), model: m.asked.Name}
 	call := &modelCall{
-		choice: m.asked, req: model.Request{
+		warm: m.records && !m.change.begun, choice: m.asked, req: model.Request{
 			Repair: m.repair(), Effort: model.Effort{Level: m.asked.Effort},
 			Output: []byte(m.s.Run.Terms.OutputSchema),
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
@@ -479,8 +484,16 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 	m.afterTurn()
 }
 
-// afterTurn makes room for the next turn, if need be, and goes on.
+// afterTurn makes room for the next turn, if need be, and goes on, once it is recorded
+// what the turn has changed.
 func (m *machine) afterTurn() {
+	if m.recordTurn(m.afterRecord) {
+		return
+	}
+	m.afterRecord()
+}
+
+func (m *machine) afterRecord() {
 	if m.full() && m.spent() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 		return
 	}
