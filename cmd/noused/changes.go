@@ -71,7 +71,7 @@ func (c changeRecorder) Show(ctx context.Context, sessionID, workdir string, ste
 		return out, err
 	}
 	rep, err := c.Engine.Show(ctx, folderOf(sessionID, workdir), list, path, diff)
-	out.Diff, out.Truncated = rep.Diff, rep.Truncated
+	out.Folder, out.Diff, out.Truncated = rep.Folder, rep.Diff, rep.Truncated
 	for _, f := range rep.Files {
 		out.Files = append(out.Files, model.ChangedFile{
 			Path: f.Path, Status: f.Status, OldPath: f.Old, Added: f.Added, Removed: f.Removed, Binary: f.Binary,

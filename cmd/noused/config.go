@@ -55,7 +55,7 @@ type Config struct {
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
 	Sandbox      sandboxSettings
 	Retention    retention
-	ChangesMax   int64 // bytes of content that is kept of what a session changes
+	ChangesMax   int64         // bytes of content that is kept of what a session changes
 	Fleet        fleetSettings // no URL: none
 	Hooks        []hookfile.Hook
 }

@@ -33,6 +33,7 @@ type File struct {
 
 // Report is what steps have changed. Diff is a diff of git's, cut where Truncated says so.
 type Report struct {
+	Folder    string // that paths are relative to
 	Files     []File
 	Diff      string
 	Truncated bool
@@ -44,7 +45,7 @@ const MaxDiff = 1 << 20
 // Show tells what steps have changed together: in all files, or in the one that path
 // names as Shown does. It blocks for git, until ctx ends.
 func (e *Engine) Show(ctx context.Context, f Folder, steps []Step, path string, diff bool) (rep Report, err error) {
-	rep.Files = []File{}
+	rep.Files, rep.Folder = []File{}, find(f.Workdir).top
 	_, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return rep, err

@@ -14,6 +14,7 @@ type ChangeStep struct{ Changes, Missing string }
 // ChangeReport is what steps have changed together. Diff is one of git's, cut where
 // Truncated says so.
 type ChangeReport struct {
+	Folder    string // that paths are relative to
 	Files     []ChangedFile
 	Diff      string
 	Truncated bool

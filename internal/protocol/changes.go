@@ -24,6 +24,7 @@ const (
 // its folder together.
 type Changes struct {
 	SessionID string        `json:"session_id"`
+	Folder    string        `json:"folder" doc:"what paths are relative to"`
 	Files     []ChangedFile `json:"files" doc:"by path"`
 	Diff      *string       `json:"diff,omitzero" doc:"as git diff prints it, at most 1 MiB"`
 	Truncated bool          `json:"truncated,omitzero" doc:"diff lacks some of it: ask for one file"`

@@ -162,7 +162,7 @@ func sampleReplies() []Reply {
 		Messages{SessionID: "ses-1"},
 		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, shown, message}, LeafID: "msg-1"},
 		Session{SessionID: "ses-1", Active: true},
-		Changes{SessionID: "ses-1", Files: []ChangedFile{}},
+		Changes{SessionID: "ses-1", Folder: "/src", Files: []ChangedFile{}},
 		Changes{
 			SessionID: "ses-1", Diff: ptr("diff --git a/a b/b\n"), Truncated: true,
 			Files: []ChangedFile{{

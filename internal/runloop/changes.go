@@ -222,7 +222,7 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	for _, f := range rep.Files {
 		out.Files = append(out.Files, protocol.ChangedFile(f))
 	}
-	if out.Truncated = rep.Truncated; p.Diff {
+	if out.Folder, out.Truncated = rep.Folder, rep.Truncated; p.Diff {
 		out.Diff = &rep.Diff
 	}
 	return out, nil

@@ -84,7 +84,7 @@ type modelCall struct {
 	history session.Conversation
 	fit     func([]model.Message) []model.Message
 
-	warm   bool   // the folder is recorded meanwhile
+	warm bool // the folder is recorded meanwhile
 	// not "": a turn, for which that folder is recorded before the agent is prompted
 	before, workdir string
 

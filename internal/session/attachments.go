@@ -43,7 +43,9 @@ type Image struct {
 func (s *Store) FilesDir(id string) string { return filesDir(s.path(id)) }
 
 // ChangesDir is the folder of what a session has changed, which need not be there.
-func (s *Store) ChangesDir(id string) string { return strings.TrimSuffix(s.path(id), journalExt) + changesExt }
+func (s *Store) ChangesDir(id string) string {
+	return strings.TrimSuffix(s.path(id), journalExt) + changesExt
+}
 
 // filesDir is the folder that belongs to the journal at path.
 func filesDir(path string) string { return strings.TrimSuffix(path, journalExt) + filesExt }
