@@ -105,8 +105,8 @@ var fileKeys = []fileKey{
 		"oldest first. Default: as many are kept as there is room for."},
 	{"retention.audit_larger", "size", "What the files of the audit journal have together at most. Default: 80MiB."},
 
-	{"changes.max", "size", "How much of the content of files is kept of a session, so that it can be shown what its turns " +
-		"have changed, and taken back. Default: 1GiB."},
+	{"changes.max", "size", "How much of the content of files is kept of a session, so that what its turns " +
+		"have changed can be shown, and taken back. Default: 1GiB."},
 
 	{
 		"fleet.url", "URL, or an array of them",

@@ -106,15 +106,11 @@ var errElse = errors.New("something else has changed it meanwhile")
 // backward undoes what of the list was done.
 func (a *applier) backward() error {
 	var back []Change
-	var failed error
 	for _, c := range a.list {
-		if a.fits(c) != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", Shown(c.Path), errElse))
-			continue
+		if a.fits(c) == nil { // else something else has changed it, and it stays so
+			back = append(back, Change{Path: c.Path, Before: c.After, After: c.Before})
 		}
-		back = append(back, Change{Path: c.Path, Before: c.After, After: c.Before})
 	}
-	_ = failed // such a file is left to whoever has changed it
 	return a.do(back)
 }
 

@@ -221,8 +221,8 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 	if err != nil {
 		return Recorded{}, err
 	}
-	list := difference(before, after)
-	if list, err = e.seen(ctx, r, f, before, after, list); err != nil {
+	list, err := e.seen(ctx, r, f, before, after)
+	if err != nil {
 		return Recorded{}, err
 	}
 	e.share(f, list, after.Top)
@@ -252,7 +252,8 @@ func (e *Engine) Settle(f Folder) {
 }
 
 // seen leaves out what is ignored in one of two records.
-func (e *Engine) seen(ctx context.Context, r *repo, f Folder, before, after *manifest, list []Change) ([]Change, error) {
+func (e *Engine) seen(ctx context.Context, r *repo, f Folder, before, after *manifest) ([]Change, error) {
+	list := difference(before, after)
 	tree, err := openTree(after.Top)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// What became of a file.
+// How a file has changed.
 const (
 	Added    = "added"
 	Modified = "modified"
@@ -20,7 +20,7 @@ const (
 	Renamed  = "renamed"
 )
 
-// File is what became of one. Path and Old, of one that was renamed, are as Shown has
+// File says how one has changed. Path and Old, of one that was renamed, are as Shown has
 // them; that of a folder ends in a slash.
 type File struct {
 	Path, Status, Old string
@@ -112,7 +112,7 @@ func (r *repo) trees(all []net) (trees [2]OID, err error) {
 	return trees, err
 }
 
-// files tells what became of each file.
+// files tells how each file has changed.
 func (r *repo) files(ctx context.Context, all []net, trees [2]OID) ([]File, error) {
 	files, err := r.diffFiles(ctx, trees)
 	if err != nil {
@@ -157,9 +157,12 @@ func (r *repo) files(ctx context.Context, all []net, trees [2]OID) ([]File, erro
 	return files, nil
 }
 
-var diffOptions = []string{"diff-tree", "-r", "-M", "-l0", "--no-ext-diff", "--no-textconv", "--full-index", "--no-color"}
+var diffOptions = []string{
+	"diff-tree", "-r", "-M", "-l0", "--no-ext-diff", "--no-textconv", "--full-index",
+	"--no-color",
+}
 
-// diffFiles has git say what became of the files in two trees.
+// diffFiles has git say how the files in two trees differ.
 func (r *repo) diffFiles(ctx context.Context, trees [2]OID) ([]File, error) {
 	var out bytes.Buffer
 	if err := r.git(ctx, nil, &out, append(slices.Clone(diffOptions), "-z", "--raw", "--numstat", trees[0].String(),

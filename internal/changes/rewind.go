@@ -80,7 +80,7 @@ type planner struct {
 	force []string
 	keep  bool
 	plan  Plan
-	list  []Change // what is to be done
+	list  []Change // of the plan
 }
 
 func (p *planner) conflict(path, why string) {

@@ -65,7 +65,9 @@ func (m *manifest) state(rel string) State {
 }
 
 func (m *manifest) folder(rel string) *folder {
-	i, ok := slices.BinarySearchFunc(m.Folders, rel, func(f folder, rel string) int { return strings.Compare(f.Path, rel) })
+	i, ok := slices.BinarySearchFunc(m.Folders, rel, func(f folder, rel string) int {
+		return strings.Compare(f.Path, rel)
+	})
 	if !ok {
 		return nil
 	}

@@ -78,7 +78,8 @@ func (e *Engine) share(f Folder, list []Change, top string) {
 		wrote[filepath.Join(top, c.Path)] = c.Before
 	}
 	for _, other := range e.windows {
-		if other.folder.SessionID == f.SessionID || !overlap(other.top, top) || !other.to.IsZero() && other.to.Before(own.from) {
+		over := !other.to.IsZero() && other.to.Before(own.from)
+		if other.folder.SessionID == f.SessionID || !overlap(other.top, top) || over {
 			continue
 		}
 		var open *manifest

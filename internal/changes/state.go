@@ -41,7 +41,7 @@ func (s State) gitMode() string {
 	return "100644"
 }
 
-// Change is what became of a path. Path is relative to the top, with whatever bytes the
+// Change says how what is at a path has changed. Path is relative to the top, with whatever bytes the
 // name has. Shared says that a turn of another session may have done it.
 type Change struct {
 	Path          string

@@ -20,7 +20,7 @@ type ChangeReport struct {
 	Truncated bool
 }
 
-// ChangedFile is what became of a file, in the wire's words.
+// ChangedFile says how a file has changed, in the wire's words.
 type ChangedFile struct {
 	Path, Status, OldPath   string
 	Added, Removed          int // lines

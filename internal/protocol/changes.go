@@ -28,10 +28,10 @@ type Changes struct {
 	Files     []ChangedFile `json:"files" doc:"by path"`
 	Diff      *string       `json:"diff,omitzero" doc:"as git diff prints it, at most 1 MiB"`
 	Truncated bool          `json:"truncated,omitzero" doc:"diff lacks some of it: ask for one file"`
-	Missing   []MissingTurn `json:"missing,omitzero" doc:"turns of which it is not known what they changed"`
+	Missing   []MissingTurn `json:"missing,omitzero" doc:"turns whose changes are not known"`
 }
 
-// ChangedFile is what became of a file. Paths are relative to the repository's top, or to the
+// ChangedFile says how a file has changed. Paths are relative to the repository's top, or to the
 // session's folder where there is no git; \xNN stands for a byte that is of no character.
 // That of a folder ends in a slash.
 type ChangedFile struct {
@@ -109,7 +109,7 @@ type RewoundFile struct {
 }
 
 // RewindConflict is a file that is not as the session left it, and why. The path "." stands
-// for turns of which it is not known what they changed.
+// for turns whose changes are not known.
 type RewindConflict struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`

@@ -183,7 +183,9 @@ func (l *loop) warm(workdir string) {
 }
 
 // getChanges tells what a session has changed.
-func (h *Hub) getChanges(ctx context.Context, p protocol.GetChangesParams) (a protocol.Answer[protocol.Changes], err error) {
+func (h *Hub) getChanges(ctx context.Context, p protocol.GetChangesParams) (a protocol.Answer[protocol.Changes],
+	err error,
+) {
 	if _, err := personOf(ctx, protocol.GetChanges.Name()); err != nil {
 		return a, err
 	}

@@ -31,7 +31,7 @@ type (
 		gen int
 		err error
 	}
-	// recoveredIn says what became of one that a former daemon had begun.
+	// recoveredIn says how one ended that a former daemon had begun.
 	recoveredIn struct {
 		gen      int
 		finished bool

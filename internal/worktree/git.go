@@ -144,8 +144,10 @@ var (
 // repository's and this one's. args begin with its options. The error is of [ErrNoGit].
 func Reading(args ...string) (Command, error) {
 	program, err := program()
-	fixed := slices.Concat([]string{"git", "--no-pager"}, hardening, []string{"-c", "core.excludesFile=/dev/null", "-c",
-		"core.attributesFile=/dev/null"})
+	fixed := slices.Concat([]string{"git", "--no-pager"}, hardening, []string{
+		"-c", "core.excludesFile=/dev/null", "-c",
+		"core.attributesFile=/dev/null",
+	})
 	return Command{
 		Path: program, Args: append(fixed, args...),
 		Env: slices.Concat(environment, []string{
