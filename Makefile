@@ -115,6 +115,10 @@ soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed
 editors: ## nous acp under the official client and acpx, from npm (needs a network)
 	NOUSED_TEST_EDITORS=1 NOUSED_CRASHTIME=$(CRASHTIME) go test -run 'OfficialClient|Acpx|EverythingIsKilled' -timeout 1h -v ./internal/acp/bridge
 
+AGENTS ?= $(HOME)/.cache/noused-test/agents
+real-agents: ## codex, claude, gemini, qwen and opencode, from npm (1.5 GB, kept in AGENTS), hosted against a stand-in for their models
+	NOUSED_TEST_AGENTS=$(AGENTS) go test -count=1 -run TestRealAgents -timeout 1h -v ./cmd/noused
+
 long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, 500 actions seen on two screens, 1000 tries to get in
 	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused
 	go test -run AfterEveryAction -timeout 1h ./cmd/nous -walk-steps 500

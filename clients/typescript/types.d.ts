@@ -61,6 +61,12 @@ export interface AgentEnd {
   usage: AgentEndUsage;
 }
 
+export interface AgentOptionAccepted {
+  command: string;
+  id: string;
+  value: string;
+}
+
 export interface AgentStart {
   run_id: string;
   session_id: string;
@@ -359,6 +365,8 @@ export interface ListModelsParams {
   probe?: boolean;
   /** with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise */
   saved_keys?: boolean;
+  /** of a session with a hosted agent: the models that the agent offers; it is started if need be */
+  session_id?: string;
 }
 
 export interface ListSessionsParams {
@@ -598,7 +606,7 @@ export interface ModelsModels {
   provider: string;
   /** absent: nobody was asked */
   reachable?: boolean;
-  source: "config" | "environment" | "module" | "built-in" | "server";
+  source: "config" | "environment" | "module" | "built-in" | "server" | "agent";
 }
 
 export interface Models {
@@ -908,6 +916,15 @@ export interface SetActiveToolsParams {
   tools: Array<string>;
 }
 
+export interface SetAgentOptionParams {
+  /** of agent_options in get_state */
+  id: string;
+  /** absent: the active session */
+  session_id?: string;
+  /** one of the option's values; of a boolean true or false */
+  value: string;
+}
+
 export interface SetApprovalModeParams {
   mode: "ask" | "auto" | "deny";
   /** absent: the active session */
@@ -980,6 +997,34 @@ export interface Skills {
   /** files that cannot be used, each with the reason */
   left_out: Array<string>;
   skills: Array<SkillsSkills>;
+}
+
+export interface StateAgentCommands {
+  description: string;
+  /** what may stand behind it */
+  hint?: string;
+  /** without the slash */
+  name: string;
+}
+
+export interface StateAgentOptionsValues {
+  description?: string;
+  name: string;
+  value: string;
+}
+
+export interface StateAgentOptions {
+  /** mode, model, model_config, thought_level, or the agent's own */
+  category?: string;
+  description?: string;
+  id: string;
+  name: string;
+  /** the agent has more values than are listed, and takes them */
+  truncated?: boolean;
+  /** that is chosen */
+  value: string;
+  /** true and false of a boolean */
+  values: Array<StateAgentOptionsValues>;
 }
 
 export interface StateAssets {
@@ -1197,6 +1242,10 @@ export interface State {
   active_tools: Array<string>;
   /** what makes the session's turns: a hosted agent, or noused, the daemon's own loop */
   agent: string;
+  /** what a prompt to the hosted agent may begin with, behind a slash, as far as it has said since it was started */
+  agent_commands?: Array<StateAgentCommands>;
+  /** what set_agent_option chooses, as far as the hosted agent has said since it was started */
+  agent_options?: Array<StateAgentOptions>;
   approval_mode: "ask" | "auto" | "deny";
   /** sessions are still being read that may have asked something, too: ask again, or wait for their events */
   approvals_incomplete?: boolean;
@@ -1688,6 +1737,8 @@ export interface Commands {
   search_sessions: { payload: SearchSessionsParams; reply: SearchResults };
   /** Chooses the tools that a session offers to the model. */
   set_active_tools: { payload: SetActiveToolsParams; reply: ToolsAccepted };
+  /** Chooses the value of an option that the session's hosted agent has; starts the agent if need be. */
+  set_agent_option: { payload: SetAgentOptionParams; reply: AgentOptionAccepted };
   /** Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants. */
   set_approval_mode: { payload: SetApprovalModeParams; reply: ApprovalModeAccepted };
   /** Chooses whether queued follow-ups are delivered one at a time or all at once. */

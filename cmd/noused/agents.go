@@ -37,6 +37,24 @@ func openAgents(cfg Config, tools *registry.Registry, rules *rules) *agent.Agent
 	})
 }
 
+// modelsOf answers list_models for a session: with what its agent offers, or as for none.
+func (d *Daemon) modelsOf(ctx context.Context, own catalog, p protocol.ListModelsParams) (
+	a protocol.Answer[protocol.Models], err error,
+) {
+	a.Later = func(ctx context.Context) (protocol.Models, error) {
+		models, hosted, err := d.hub.AgentModels(ctx, p.SessionID)
+		if err != nil || hosted {
+			return models, err
+		}
+		answer, err := own.handle(ctx, p)
+		if err != nil || answer.Later == nil {
+			return answer.Reply, err
+		}
+		return answer.Later(ctx)
+	}
+	return a, nil
+}
+
 // listAgents answers list_agents.
 func listAgents(agents *agent.Agents) protocol.Agents {
 	out := protocol.Agents{Agents: []protocol.AgentInfo{}}

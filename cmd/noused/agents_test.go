@@ -26,14 +26,18 @@ type hosting struct {
 	queues  bool // until lists texts that are queued
 }
 
+func newHostedChecker() *protocoltest.Checker {
+	c := protocoltest.NewChecker()
+	c.Hosted = true
+	return c
+}
+
 // newHost starts a daemon whose agent can do that, with more lines of the agent's section,
 // and makes a session.
 func newHost(t testing.TB, can string, more ...string) *hosting {
 	t.Helper()
-	h := &hosting{daemon: unstarted(t, "noused"), checker: protocoltest.NewChecker()}
-	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
-		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
-	h.checker.Hosted = true
+	h := &hosting{daemon: unstarted(t, "noused"), checker: newHostedChecker()}
+	h.configure(can, more...)
 	if err := os.MkdirAll(h.agentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +45,12 @@ func newHost(t testing.TB, can string, more ...string) *hosting {
 	h.follow()
 	h.session = h.newSession("scripted")
 	return h
+}
+
+// configure writes the agent's section.
+func (h *hosting) configure(can string, more ...string) {
+	h.write("noused/config.toml", fmt.Sprintf("[agent.scripted]\ncommand = [\"scripted-agent\"]\n"+
+		"env = { AGENTTEST_DIR = %q, AGENTTEST_CAN = %q }\n%s\n", h.agentDir(), can, strings.Join(more, "\n")), 0o600)
 }
 
 func (h *hosting) agentDir() string { return filepath.Join(h.Dir, "agent") }
@@ -86,7 +96,7 @@ func (h *hosting) queue(kind protocol.Kind, text string) {
 }
 
 // until reads events, checks them, and tells them as lines, up to one that ends in what is
-// looked for.
+// looked for, or begins with it where a * follows.
 func (h *hosting) until(what string) (lines []string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -111,7 +121,8 @@ func (h *hosting) until(what string) (lines []string) {
 			continue
 		}
 		lines = append(lines, line)
-		if strings.HasSuffix(line, what) {
+		begin, any := strings.CutSuffix(what, "*")
+		if strings.HasSuffix(line, what) || any && strings.HasPrefix(line, begin) {
 			return lines
 		}
 	}
@@ -239,6 +250,16 @@ func TestTextsForAHostedAgent(t *testing.T) {
 	h.wants(h.until("run ends completed"), "message end: one", "turn ends end", "turn follow_up", "user: later",
 		"delta: later", "message end: later", "turn ends end", "run ends completed")
 
+	go0 := filepath.Join(h.Dir, "go0")
+	h.prompt("!say so far\n!wait " + go0 + "\n!stop cancelled") // by itself, as codex does when it is denied something
+	h.until("delta: so far")
+	h.queue(protocol.KindFollowUp, "go on")
+	h.write("go0", "", 0o600)
+	h.wants(h.until("run ends completed"), "message aborted: so far", "turn ends aborted", "turn follow_up",
+		"user: go on", "delta: go on", "message end: go on", "turn ends end", "run ends completed")
+	h.prompt("!stop cancelled")
+	h.wants(h.until("run ends aborted")[2:], "turn ends aborted", "run ends aborted")
+
 	h.prompt("!say two\n!hang") // a steer cuts what the agent says
 	h.until("delta: two")
 	h.queue(protocol.KindSteer, "instead")
@@ -317,16 +338,7 @@ path = ["src/**"]`)
 	} {
 		ask("execute", `{"command":"ls"}`, "")
 		h.until("asks ask: bash outside the sandbox")
-		pending := h.state().PendingApprovals
-		if len(pending) != 1 {
-			t.Fatalf("got %+v, want one question", pending)
-		}
-		_, err := client.Call(context.Background(), h.dial(), protocol.Approve, protocol.ApproveParams{
-			ApprovalID: pending[0].ApprovalID, Option: option,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.answer(option)
 		h.wants(h.until("run ends completed"), append(want, "turn ends end", "run ends completed")...)
 	}
 	ask("execute", `{"command":"ls"}`, "") // a steer takes the question back

@@ -96,10 +96,10 @@ func aimockProgram(t *testing.T) string {
 }
 
 // startAimock starts the server and returns its address.
-func startAimock(t *testing.T, program string) string {
+func startAimock(t *testing.T, program, fixtures string) string {
 	t.Helper()
 	cmd := exec.Command("node", program, "--port", "0", "--strict", "--validate-on-load",
-		"--fixtures", filepath.Join("testdata", "aimock", "fixtures.json"))
+		"--fixtures", fixtures)
 	cmd.Env = append(os.Environ(), "AIMOCK_API_KEYS="+aimockKey)
 	out, write, err := os.Pipe()
 	if err != nil {
@@ -238,7 +238,7 @@ func newMocked(t *testing.T, program string, v strictVendor) *mocked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mocked{url: startAimock(t, program)}
+	m := &mocked{url: startAimock(t, program, filepath.Join("testdata", "aimock", "fixtures.json"))}
 	m.relay = newRelay(t, m.url, "HOLD")
 	m.daemon = unstarted(t, "noused", "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1",
 		testKey, v.wireLine()))

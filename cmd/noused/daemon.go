@@ -246,7 +246,11 @@ func (d *Daemon) wire() error {
 	d.tools.TellJobEnds(d.hub.JobEnded)
 	protocol.Handle(d.mux, protocol.ListModels,
 		func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
-			return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
+			own := catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}
+			if p.SessionID == "" {
+				return own.handle(ctx, p)
+			}
+			return d.modelsOf(ctx, own, p)
 		})
 	protocol.HandleFunc(d.mux, protocol.ListAgents,
 		func(context.Context, protocol.ListAgentsParams) (protocol.Agents, error) {

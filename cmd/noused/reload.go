@@ -35,7 +35,8 @@ func (d *Daemon) unused() {
 	}
 }
 
-// reload reads the rules, the tool descriptors, the keys and what chooses models again.
+// reload reads the rules, the tool descriptors, the keys, what chooses models and the agents
+// again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
 	d.reloading.Lock() // a signal and any client may ask for it
 	defer d.reloading.Unlock()
@@ -82,6 +83,7 @@ func (d *Daemon) reloadModels() (problems []error) {
 	was := d.models.Own()
 	d.models.replaceBy(cfg)
 	d.takeHooks(cfg.Hooks)
+	d.agents.Replace(cfg.Agents, cfg.DefaultAgent)
 	if is := d.models.Own(); is != was {
 		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " +
 			modelText(is.Provider, is.Name)})

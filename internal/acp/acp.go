@@ -25,6 +25,7 @@ const (
 	SessionPrompt   = "session/prompt"
 	SessionCancel   = "session/cancel" // a notification
 	SetMode         = "session/set_mode"
+	SetModel        = "session/set_model" // of agents older than the options
 	SetConfigOption = "session/set_config_option"
 	Steer           = "_noused/steer" // ours
 )
@@ -35,6 +36,13 @@ const (
 	RequestPermission = "session/request_permission"
 	CreateElicitation = "elicitation/create"
 	CancelRequest     = "$/cancel_request" // a notification
+)
+
+// The kinds of updates that say what can be chosen.
+const (
+	CommandsUpdate     = "available_commands_update"
+	CurrentModeUpdate  = "current_mode_update"
+	ConfigOptionUpdate = "config_option_update"
 )
 
 // StopReason says why a prompt was answered.

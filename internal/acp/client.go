@@ -8,12 +8,21 @@ import (
 // What a client of agents sends and reads. What an agent says is read leniently: a field
 // of another shape is a reason to refuse the message, one that is not known never is.
 
-// InitializeRequest opens a connection to an agent. No capability of the client is offered:
+// InitializeRequest opens a connection to an agent. No files and no terminals are offered:
 // the agent has its own hands.
 type InitializeRequest struct {
 	ProtocolVersion int            `json:"protocolVersion"`
-	Capabilities    struct{}       `json:"clientCapabilities"`
+	Capabilities    ClientCan      `json:"clientCapabilities"`
 	Client          Implementation `json:"clientInfo"`
+}
+
+// ClientCan are the capabilities of this client: it knows options that are true or false.
+type ClientCan struct {
+	Session struct {
+		Options struct {
+			Boolean struct{} `json:"boolean"`
+		} `json:"configOptions"`
+	} `json:"session"`
 }
 
 // AgentSaid is what an agent answers to initialize.
@@ -27,6 +36,7 @@ type AgentSaid struct {
 			EmbeddedContext bool `json:"embeddedContext"`
 		} `json:"promptCapabilities"`
 		Session map[string]jsontext.Value `json:"sessionCapabilities"`
+		Meta    jsontext.Value            `json:"_meta"`
 	} `json:"agentCapabilities"`
 	AuthMethods []AuthMethod `json:"authMethods"`
 }
@@ -35,6 +45,25 @@ type AgentSaid struct {
 func (a AgentSaid) Can(name string) bool {
 	k := a.Capabilities.Session[name].Kind()
 	return k == jsontext.KindBeginObject || k == jsontext.KindTrue
+}
+
+// Queues tells whether the agent takes a prompt while it works on another: it says
+// promptQueueing somewhere in the _meta of its capabilities.
+func (a AgentSaid) Queues() bool {
+	var makers map[string]jsontext.Value
+	if json.Unmarshal(a.Capabilities.Meta, &makers, jsontext.AllowDuplicateNames(true)) != nil {
+		return false
+	}
+	for _, raw := range makers {
+		var said struct {
+			Queues jsontext.Value `json:"promptQueueing"`
+		}
+		if raw.Kind() == '{' && json.Unmarshal(raw, &said, jsontext.AllowDuplicateNames(true)) == nil &&
+			said.Queues.Kind() == jsontext.KindTrue {
+			return true
+		}
+	}
+	return false
 }
 
 // AuthMethod is a way to sign in at an agent.
@@ -49,6 +78,28 @@ type OpenRequest struct {
 	SessionID  string           `json:"sessionId,omitzero"`
 	CWD        string           `json:"cwd"`
 	MCPServers []jsontext.Value `json:"mcpServers"`
+}
+
+// Offered is what an agent says in its answers to session/new, session/load and
+// session/resume that can be chosen, and in the updates about it. Each is read by itself, as
+// one that cannot be read is as good as none.
+type Offered struct {
+	Modes    jsontext.Value `json:"modes"`
+	Models   jsontext.Value `json:"models"`
+	Options  jsontext.Value `json:"configOptions"`
+	Mode     jsontext.Value `json:"currentModeId"`
+	Commands jsontext.Value `json:"availableCommands"`
+}
+
+// Choice is session/set_config_option, session/set_mode or session/set_model. A Value is a
+// string, or with Type "boolean" true or false.
+type Choice struct {
+	SessionID string         `json:"sessionId"`
+	OptionID  string         `json:"configId,omitzero"`
+	Type      string         `json:"type,omitzero"`
+	Value     jsontext.Value `json:"value,omitzero"`
+	ModeID    string         `json:"modeId,omitzero"`
+	ModelID   string         `json:"modelId,omitzero"`
 }
 
 // PromptRequest is session/prompt.

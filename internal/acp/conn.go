@@ -39,8 +39,14 @@ type Conn struct {
 
 	mu    sync.Mutex
 	last  int64
-	asked map[int64]chan answer // cap 1; what the client was asked and has not answered
-	open  map[string]bool       // ids of requests that were not answered yet
+	asked map[int64]waiting // what the client was asked and has not answered
+	open  map[string]bool   // ids of requests that were not answered yet
+}
+
+// waiting is who waits for an answer. then may be nil.
+type waiting struct {
+	answer chan answer // cap 1
+	then   func(jsontext.Value, *Error)
 }
 
 type answer struct {
@@ -62,7 +68,7 @@ type envelope struct {
 func NewConn(in io.Reader, out io.Writer) *Conn {
 	return &Conn{
 		lines: protocol.NewLineReader(in, maxLine), out: newOutbox(out),
-		asked: map[int64]chan answer{}, open: map[string]bool{},
+		asked: map[int64]waiting{}, open: map[string]bool{},
 	}
 }
 
@@ -170,18 +176,24 @@ func (c *Conn) answered(h Handler, e envelope) {
 	waits := c.asked[n]
 	delete(c.asked, n)
 	c.mu.Unlock()
+	var a answer
 	switch {
-	case err != nil || waits == nil: // late: it was asked, and taken back
+	case err != nil || waits.answer == nil: // late: it was asked, and taken back
 		h.Odd("an answer to nothing that was asked, id " + string(e.ID))
+		return
 	case e.Error != nil:
 		failed := &Error{}
 		if json.Unmarshal(e.Error, failed) != nil {
 			failed = Errorf(InvalidRequest, "error: is no object with code and message")
 		}
-		waits <- answer{err: failed}
+		a.err = failed
 	default:
-		waits <- answer{result: bytesOf(e.Result)}
+		a.result = bytesOf(e.Result)
 	}
+	if waits.then != nil {
+		waits.then(a.result, a.err)
+	}
+	waits.answer <- a
 }
 
 // bytesOf is a copy: what the reader gave is valid until its next line.
@@ -204,10 +216,19 @@ func (c *Conn) Update(sessionID string, update any) {
 // Call asks the client and waits for its answer, which is an *Error where it
 // refuses. When ctx ends the client is told that nobody waits any more.
 func (c *Conn) Call(ctx context.Context, method string, params any) (jsontext.Value, error) {
+	return c.CallThen(ctx, method, params, nil)
+}
+
+// CallThen is Call. Before it returns, and before anything is read that comes behind the
+// answer, Serve's goroutine calls then with it, unless then is nil. Where nobody answers it
+// is not called.
+func (c *Conn) CallThen(ctx context.Context, method string, params any, then func(jsontext.Value, *Error)) (
+	jsontext.Value, error,
+) {
 	c.mu.Lock()
 	c.last++
 	id, waits := c.last, make(chan answer, 1)
-	c.asked[id] = waits
+	c.asked[id] = waiting{waits, then}
 	c.mu.Unlock()
 	c.send(struct {
 		JSONRPC string `json:"jsonrpc"`

@@ -71,6 +71,13 @@ func New(o Options) *Agents {
 	return a
 }
 
+// Replace has other agents known, and another default, from here on. What runs goes on.
+func (a *Agents) Replace(specs []Spec, byDefault string) {
+	o := *a.o()
+	o.Specs, o.Default = specs, byDefault
+	a.set.Store(&o)
+}
+
 func (a *Agents) o() *Options { return a.set.Load() }
 
 // Default is the agent of sessions that name none, "" for the daemon's own loop.

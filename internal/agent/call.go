@@ -190,9 +190,13 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 	if c == nil {
 		return model.Failed(model.Interrupted, cutText)
 	}
-	if c.ask != nil && inv.Option == "always" {
-		c.answer(acp.AllowAlways, acp.AllowOnce)
-	} else if c.ask != nil {
+	switch {
+	case c.ask == nil:
+	case inv.Option == "always":
+		c.answer(acp.AllowAlways)
+	case inv.Option == "once":
+		c.answer(acp.AllowOnce)
+	default: // nobody was asked: the session allows everything
 		c.answer(acp.AllowOnce, acp.AllowAlways)
 	}
 	return s.await(ctx, t, c, progress)

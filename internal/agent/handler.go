@@ -83,6 +83,13 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	if err != nil {
 		return
 	}
+	switch u.Kind {
+	case acp.CommandsUpdate, acp.CurrentModeUpdate, acp.ConfigOptionUpdate:
+		if h.p.concerns(h.s, id) {
+			h.s.learn(h.p.ctx, offeredIn(u.Raw))
+		}
+		return
+	}
 	if h.replayed(u) {
 		return
 	}
@@ -101,6 +108,13 @@ func (h handler) Notice(method string, params jsontext.Value) {
 		e.line = len(params)
 		t.in.put(h.p.ctx, e)
 	}
+}
+
+// concerns reports that something is said of the process's session, also while it is opened.
+func (p *process) concerns(s *Session, sessionID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.session == sessionID || p.session == ""
 }
 
 // replayed takes in what an agent tells again of a session that is being loaded.

@@ -35,6 +35,8 @@ type process struct {
 	over chan struct{} // closed once nothing is left of it
 
 	session string // that is open in it, "" for none
+	lost    bool   // it does not know what was said before, and was not told yet
+	chosen  bool   // it has been told what people have chosen
 
 	mu     sync.Mutex
 	replay *replay // not nil while a session is loaded
@@ -155,10 +157,17 @@ func (s *Session) serve(p *process) {
 // ask calls a method of the agent's. The error is an *acp.Error where it refuses, and an
 // *endedError where it has ended.
 func (p *process) ask(ctx context.Context, method string, params, result any) error {
+	return p.askThen(ctx, method, params, result, nil)
+}
+
+// askThen is ask; then is called as [acp.Conn.CallThen] says.
+func (p *process) askThen(ctx context.Context, method string, params, result any,
+	then func(jsontext.Value, *acp.Error),
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	raw, err := p.conn.Call(ctx, method, params)
+	raw, err := p.conn.CallThen(ctx, method, params, then)
 	if err != nil && !errors.As(err, new(*acp.Error)) {
 		select {
 		case <-p.conn.Lost(): // before anybody has seen that the process ends

@@ -24,6 +24,10 @@ func (s *Session) Judge(inv model.Invocation, mode string, answers [][]byte) mod
 		return model.Verdict{}
 	}
 	asked := c.decide(s.agents.o().Rules().WithAnswers(answers), s.name, inv.Workdir)
+	once := c.offers(acp.AllowOnce)
+	if asked.Verdict == policy.Allow && !once { // a rule for one call does not choose the agent's always
+		asked = policy.Decision{Verdict: policy.Ask, Rule: "ask: " + s.name + " cannot be allowed this call alone"}
+	}
 	d := policy.Mode(mode).Apply(asked)
 	v := model.Verdict{Decision: string(d.Verdict), Rule: d.Rule, Pattern: d.Pattern, Why: d.Why}
 	switch {
@@ -32,9 +36,19 @@ func (s *Session) Judge(inv model.Invocation, mode string, answers [][]byte) mod
 	case d.Verdict == policy.Deny:
 		v.Code, v.Why = model.Denied, inv.Name+" needs your approval and there is no terminal; see --approvals"
 	case d.Verdict == policy.Ask:
-		v.Always = c.always(s.name)
+		v.Always, v.NotOnce = c.always(s.name), !once
 	}
 	return v
+}
+
+// offers reports whether the agent takes an answer of that kind.
+func (c *call) offers(kind string) bool {
+	for _, o := range c.options {
+		if o.Kind == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // always is what the agent itself calls its way to be asked no more, "" for none.

@@ -37,6 +37,8 @@ type Session struct {
 	deaths  int    // in it, since the agent has got on last
 	taken   int    // of the user messages, as took has said
 	closed  bool
+	offer   offer
+	ready   chan struct{} // closed once the session is open in a process; nil: nobody waits
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -170,10 +172,11 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		return nil, err
 	}
 	defer done()
-	p, lost, err := s.ready(ctx, to, messages)
+	p, lost, err := s.started(ctx, to, messages)
 	if err != nil {
 		return nil, err
 	}
+	lost, p.lost = lost || p.lost, false
 	return s.begin(ctx, p, to, s.blocks(p, to, messages, lost))
 }
 
@@ -196,15 +199,15 @@ func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, pr
 	return t, nil
 }
 
-// ready returns the agent's process with the session open in it. lost reports that the
+// started returns the agent's process with the session open in it. lost reports that the
 // agent does not know what was said before.
-func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []model.Message) (p *process, lost bool,
+func (s *Session) started(ctx context.Context, to *model.AgentTurn, messages []model.Message) (p *process, lost bool,
 	err error,
 ) {
 	s.mu.Lock()
 	p = s.process
 	open := p != nil && p.ctx.Err() == nil && p.session != ""
-	if to.RunID != s.run { // its deaths are its own
+	if to.RunID != "" && to.RunID != s.run { // its deaths are its own
 		s.run, s.deaths = to.RunID, 0
 	}
 	s.mu.Unlock()
@@ -221,11 +224,21 @@ func (s *Session) ready(ctx context.Context, to *model.AgentTurn, messages []mod
 	if !closed {
 		lost, err = s.openIn(ctx, p, to, messages)
 	}
+	if !closed && err == nil {
+		err = s.chooseAgain(ctx, p, to.Choices)
+	}
 	if closed || err != nil {
 		p.p.Stop()
 		<-p.over
 		return nil, false, cmp.Or(errors.Join(err, context.Cause(ctx)), errClosed)
 	}
+	s.mu.Lock()
+	p.chosen = true
+	if s.ready != nil {
+		close(s.ready)
+		s.ready = nil
+	}
+	s.mu.Unlock()
 	return p, lost, nil
 }
 
@@ -239,6 +252,9 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	if err != nil {
 		return false, failedf("%v", err)
 	}
+	s.mu.Lock()
+	s.offer = offer{version: s.offer.version} // what it does not say again it has no more
+	s.mu.Unlock()
 	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
 	if to.Session != "" {
 		known, err := s.reopen(ctx, p, to, request, messages)
@@ -254,7 +270,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	}
 	request.SessionID = ""
 	var made acp.SessionOnly
-	if err = p.ask(ctx, acp.SessionNew, request, &made); err == nil && made.SessionID == "" {
+	if err = p.askThen(ctx, acp.SessionNew, request, &made, s.learnFrom(p)); err == nil && made.SessionID == "" {
 		err = errors.New("its answer to session/new has no sessionId")
 	}
 	if err == nil && len(made.SessionID) > maxID {
@@ -268,7 +284,7 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn, m
 	s.cost, s.costTold = 0, true // a new one has cost nothing
 	s.mu.Unlock()
 	news := model.AgentNews{Session: made.SessionID}
-	if lost = to.Session != "" && len(messages) > to.Fresh; lost {
+	if lost = to.Session != "" && to.Texts > to.Fresh; lost {
 		news.Code = "agent_forgot"
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
@@ -286,7 +302,8 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 	s.mu.Unlock()
 	refused := func(err error) bool { return errors.As(err, new(*acp.Error)) }
 	if p.said.Can("resume") {
-		if err := p.ask(ctx, "session/resume", request, nil); err == nil || !refused(err) {
+		err := p.askThen(ctx, acp.SessionResume, request, nil, s.learnFrom(p))
+		if err == nil || !refused(err) {
 			return err == nil, err
 		}
 	}
@@ -297,7 +314,7 @@ func (s *Session) reopen(ctx context.Context, p *process, to *model.AgentTurn, r
 	p.mu.Lock()
 	p.replay = told
 	p.mu.Unlock()
-	err := p.ask(ctx, acp.SessionLoad, request, nil)
+	err := p.askThen(ctx, acp.SessionLoad, request, nil, s.learnFrom(p))
 	p.mu.Lock()
 	p.replay = nil
 	p.mu.Unlock()

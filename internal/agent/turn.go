@@ -203,7 +203,7 @@ func (s *Session) finish(t *turn, e event, yield func(model.Delta, error) bool) 
 	case acp.MaxTokens:
 		stop = model.StopLength
 	case acp.StopCancelled: // by itself: what we cancel nobody waits for
-		return fmt.Errorf("%s has cancelled its turn", s.name)
+		return model.ErrCancelled
 	case acp.Refusal:
 		return fmt.Errorf("%s: %w", s.name, model.ErrRefused)
 	case acp.MaxTurnRequests:

@@ -16,6 +16,57 @@ type AgentTurn struct {
 	// Cut are the names of calls that were under way when the turn was cut: nobody knows
 	// what they did.
 	Cut []string
+	// Choices are what people have chosen of the agent's options, the oldest first.
+	Choices []AgentChoice
+}
+
+// AgentChoice is the value that an option of a hosted agent has.
+type AgentChoice struct {
+	ID    string `json:"id"`
+	Value string `json:"value"`
+}
+
+// AgentOffer is what can be chosen in a session of a hosted agent. Of two the one with the
+// larger Version holds.
+type AgentOffer struct {
+	Version  int
+	Settled  bool // the agent has taken what people have chosen before
+	Commands []AgentCommand
+	Options  []AgentOption
+}
+
+// AgentCommand is what a prompt may begin with, behind a slash. Hint says what may stand
+// behind it.
+type AgentCommand struct{ Name, Description, Hint string }
+
+// AgentOption is something to choose. Truncated: the agent has more values than these.
+type AgentOption struct {
+	ID, Name, Description, Category, Value string
+
+	Values    []AgentValue
+	Truncated bool
+}
+
+// AgentValue is one value of an option.
+type AgentValue struct{ Value, Name, Description string }
+
+// Of returns the option of that category, unless it is "", or else that id, and whether
+// there is one.
+func (o *AgentOffer) Of(category, id string) (AgentOption, bool) {
+	var found AgentOption
+	has := false
+	if o == nil {
+		return found, false
+	}
+	for _, option := range o.Options {
+		if category != "" && option.Category == category {
+			return option, true
+		}
+		if option.ID == id && !has {
+			found, has = option, true
+		}
+	}
+	return found, has
 }
 
 // AgentNews is what a hosted agent says beside its messages and its calls, or what the
@@ -26,9 +77,16 @@ type AgentNews struct {
 	Prompted string          // it was sent this text of the daemon's own, to go on with
 	Patch    json.RawMessage // of the session's state
 	Title    string
-	Code     string // of the warning that Warning is
-	Warning  string // for people
+	Offer    *AgentOffer // what can be chosen now
+	Code     string      // of the warning that Warning is
+	Warning  string      // for people
 }
+
+// AgentOptionError refuses a choice, and lists the ones to choose from. Field is what is
+// wrong: id or value.
+type AgentOptionError struct{ Field, Message string }
+
+func (e *AgentOptionError) Error() string { return e.Message }
 
 // AgentError ends a run whose hosted agent cannot go on. Code is the wire's.
 type AgentError struct {

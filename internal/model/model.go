@@ -35,6 +35,8 @@ var (
 	ErrEffort = errors.New("the model has no such effort")
 	// ErrRefused: the model, or a filter of its provider, does not want to answer.
 	ErrRefused = errors.New("the model refused to answer")
+	// ErrCancelled: a hosted agent has ended its turn early, of its own accord.
+	ErrCancelled = errors.New("the agent has cancelled its turn")
 	// ErrKey: the provider refuses the key, or wants one.
 	ErrKey = errors.New("the provider refuses the key")
 	// ErrGone: the provider answers for this model no more, as there is no credit, no such

@@ -109,8 +109,10 @@ var (
 		"Finds a text in the messages and summaries of all sessions.")
 	ListTools = defineLong[ListToolsParams, Tools]("list_tools", Added,
 		"Lists the tools and whether they are active and healthy.")
-	SetModel = define[SetModelParams, ModelAccepted]("set_model", Added,
+	SetModel = defineLong[SetModelParams, ModelAccepted]("set_model", Added,
 		"Chooses the model that answers in a session, from its next call on.")
+	SetAgentOption = defineLong[SetAgentOptionParams, AgentOptionAccepted]("set_agent_option", Added,
+		"Chooses the value of an option that the session's hosted agent has; starts the agent if need be.")
 	ReloadTools = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added,
 		"Reads the tool descriptors again; calls that run are not disturbed.")
 	ListModels = defineLong[ListModelsParams, Models]("list_models", Added,

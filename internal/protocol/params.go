@@ -331,6 +331,20 @@ type ModelAccepted struct {
 	Model   ModelInfo `json:"model"`
 }
 
+// SetAgentOptionParams is the payload of set_agent_option.
+type SetAgentOptionParams struct {
+	Scope
+	ID    string `json:"id" min:"1" doc:"of agent_options in get_state"`
+	Value string `json:"value" min:"1" doc:"one of the option's values; of a boolean true or false"`
+}
+
+// AgentOptionAccepted answers set_agent_option with the value that the agent has now.
+type AgentOptionAccepted struct {
+	Command string `json:"command"`
+	ID      string `json:"id"`
+	Value   string `json:"value"`
+}
+
 // WithdrawParams is the payload of withdraw.
 type WithdrawParams struct {
 	Scope
@@ -371,21 +385,24 @@ type ReloadToolsParams struct{}
 
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
+	SessionID string `json:"session_id,omitzero" wire:"added" doc:"of a session with a hosted agent: the models that the agent offers; it is started if need be"`
+
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
 	Saved bool `json:"saved_keys,omitzero" wire:"added" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
 }
 
-func (Pong) replyType() string           { return "pong" }
-func (PromptAccepted) replyType() string { return "accepted" }
-func (PromptResult) replyType() string   { return "result" }
-func (InputAccepted) replyType() string  { return "accepted" }
-func (AbortAccepted) replyType() string  { return "accepted" }
-func (ToolsAccepted) replyType() string  { return "accepted" }
-func (ModeAccepted) replyType() string   { return "accepted" }
-func (ModelAccepted) replyType() string  { return "accepted" }
-func (Withdrawn) replyType() string      { return "accepted" }
-func (TitleAccepted) replyType() string  { return "accepted" }
-func (MarkedRead) replyType() string     { return "accepted" }
+func (Pong) replyType() string                { return "pong" }
+func (PromptAccepted) replyType() string      { return "accepted" }
+func (PromptResult) replyType() string        { return "result" }
+func (InputAccepted) replyType() string       { return "accepted" }
+func (AbortAccepted) replyType() string       { return "accepted" }
+func (AgentOptionAccepted) replyType() string { return "accepted" }
+func (ToolsAccepted) replyType() string       { return "accepted" }
+func (ModeAccepted) replyType() string        { return "accepted" }
+func (ModelAccepted) replyType() string       { return "accepted" }
+func (Withdrawn) replyType() string           { return "accepted" }
+func (TitleAccepted) replyType() string       { return "accepted" }
+func (MarkedRead) replyType() string          { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()

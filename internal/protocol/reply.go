@@ -59,9 +59,38 @@ type State struct {
 	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
 	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
 	ReadOnly         string       `json:"read_only,omitzero" wire:"added" doc:"why the session can only be read: a newer version of noused wrote it"`
+
+	AgentCommands []AgentCommand `json:"agent_commands,omitzero" wire:"added" doc:"what a prompt to the hosted agent may begin with, behind a slash, as far as it has said since it was started"`
+	AgentOptions  []AgentOption  `json:"agent_options,omitzero" wire:"added" doc:"what set_agent_option chooses, as far as the hosted agent has said since it was started"`
+
 	Health
 	// ApprovalsIncomplete is only there for a while after a start.
 	ApprovalsIncomplete bool `json:"approvals_incomplete,omitzero" wire:"added" doc:"sessions are still being read that may have asked something, too: ask again, or wait for their events"`
+}
+
+// AgentCommand is a command of a hosted agent's own.
+type AgentCommand struct {
+	Name        string `json:"name" doc:"without the slash"`
+	Description string `json:"description"`
+	Hint        string `json:"hint,omitzero" doc:"what may stand behind it"`
+}
+
+// AgentOption is something to choose that a hosted agent has.
+type AgentOption struct {
+	ID          string       `json:"id"`
+	Name        string       `json:"name"`
+	Description string       `json:"description,omitzero"`
+	Category    string       `json:"category,omitzero" doc:"mode, model, model_config, thought_level, or the agent's own"`
+	Value       string       `json:"value" doc:"that is chosen"`
+	Values      []AgentValue `json:"values" doc:"true and false of a boolean"`
+	Truncated   bool         `json:"truncated,omitzero" doc:"the agent has more values than are listed, and takes them"`
+}
+
+// AgentValue is one value of an AgentOption.
+type AgentValue struct {
+	Value       string `json:"value"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
 }
 
 // JobInfo is a command in the background. ExitCode is that of one that has ended by
@@ -457,14 +486,14 @@ type Models struct {
 // ListedModel is one model that could answer prompts, or with an empty Name a
 // vendor whose models are not known. Source is where it is known from: "config",
 // what the daemon was started with; "environment", a vendor whose key is set;
-// "module", a provider module; "built-in"; "server", which was asked and has it.
+// "module", a provider module; "built-in"; "server", which was asked and has it; "agent", a hosted one offers it.
 // BaseURL has no user, password or query.
 type ListedModel struct {
 	Model     string `json:"model" doc:"PROVIDER/NAME as --model takes it; PROVIDER alone for offline, and for a vendor whose models are not known"`
 	Provider  string `json:"provider"`
 	Name      string `json:"name"`
 	BaseURL   string `json:"base_url,omitzero" doc:"of providers over HTTP"`
-	Source    string `json:"source" enum:"config,environment,module,built-in,server"`
+	Source    string `json:"source" enum:"config,environment,module,built-in,server,agent"`
 	Default   bool   `json:"default" doc:"the daemon's own"`
 	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
 	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`

@@ -80,6 +80,7 @@ func sampleParams() []Params {
 		GetSystemParams{scope},
 		ListSkillsParams{},
 		ListAgentsParams{},
+		SetAgentOptionParams{Scope: scope, ID: "mode", Value: "plan"},
 		ListSkillsParams{Scope: scope, Name: "review"},
 		GetUsageParams{},
 		GetUsageParams{By: "session", TimeZone: "Europe/Berlin"},
@@ -113,6 +114,7 @@ func sampleReplies() []Reply {
 		},
 		ToolsAccepted{Command: "set_active_tools", Count: 2},
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
+		AgentOptionAccepted{Command: "set_agent_option", ID: "mode", Value: "plan"},
 		ModelAccepted{Command: "set_model", Model: ModelInfo{
 			Provider: "openai", Name: "qwen3:8b",
 			BaseURL: "http://localhost:11434/v1",

@@ -146,6 +146,18 @@ func (p SetModelParams) validate() *Error {
 	return notEmpty("model", p.Model)
 }
 
+func (p SetAgentOptionParams) validate() *Error {
+	for _, text := range []string{p.ID, p.Value} {
+		if len(text) > maxOptionText {
+			return badField("value", "want an id and a value of at most %d bytes", maxOptionText)
+		}
+	}
+	return firstOf(notEmpty("id", p.ID), notEmpty("value", p.Value))
+}
+
+// maxOptionText bounds an option's id and its value, in bytes.
+const maxOptionText = 1 << 10
+
 // Efforts are the levels of how hard a model is to think, the least first.
 var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 

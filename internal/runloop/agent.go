@@ -44,6 +44,14 @@ type Agent interface {
 	// Judge says what the rules make of a call, as [Policy].Judge does. What the agent has
 	// not asked about is allowed: it happens in any case.
 	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict
+	// Offer returns what can be chosen, and starts the agent for it where it does not run and
+	// no turn is under way (running): a turn starts it. at is where the session stands. It
+	// blocks for 2 minutes at most.
+	Offer(ctx context.Context, at model.AgentTurn, running bool) (*model.AgentOffer, error)
+	// Choose has the agent take a value of an option, and starts it as Offer does. It returns
+	// the value that the option has then. An unknown option or value is a
+	// *[model.AgentOptionError].
+	Choose(ctx context.Context, at model.AgentTurn, running bool, id, value string) (string, error)
 	// Cut has the agent end the turn that it works on. It does not block.
 	Cut()
 	// Close ends the agent, and waits for that.
@@ -74,6 +82,9 @@ func (in agentIn) step(m *machine) {
 			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + title,
 			Title: title,
 		})
+	}
+	if n.Offer != nil {
+		m.offered(n.Offer)
 	}
 	if n.Patch != nil {
 		m.warned(m.ref(), "", model.ToolUpdate{Patch: n.Patch})
@@ -124,7 +135,7 @@ func (m *machine) callAgent() {
 	m.await(streaming, work{call: &modelCall{
 		before: m.recordFirst(false), workdir: m.workdir(), agent: &model.AgentTurn{
 			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken,
-			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls,
+			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls, Choices: m.s.Choices,
 		},
 		history: m.s.Conversation(), fit: func(all []model.Message) []model.Message { return all },
 	}})
@@ -138,6 +149,12 @@ func (m *machine) agentDone(err error) {
 	}
 	more := m.msg.more
 	switch stop := m.msg.stop; {
+	case errors.Is(err, model.ErrCancelled):
+		if m.msg.started {
+			m.endMessage(model.StopAborted)
+		}
+		m.endTurn(protocol.StopAborted, nil)
+		return
 	case err != nil:
 		if m.msg.started {
 			m.endMessage(model.StopError)
@@ -210,7 +227,7 @@ func (l *loop) openAgent(s *session.State) {
 	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), func(ctx context.Context, news model.AgentNews) {
 		_ = l.post(ctx, agentIn{news})
 	})
-	l.m.agents, l.m.judge = l.env.Agents, l.agent.Judge
+	l.m.agents, l.m.agent, l.m.judge = l.env.Agents, l.agent, l.agent.Judge
 }
 
 func (l *loop) closeAgent() {

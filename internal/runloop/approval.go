@@ -147,7 +147,10 @@ func (m *machine) approvals() protocol.ApprovalMode {
 }
 
 func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
-	options := []session.ApprovalOption{{ID: protocol.OptionOnce, Decision: protocol.DecisionAllow}}
+	var options []session.ApprovalOption
+	if !v.NotOnce {
+		options = append(options, session.ApprovalOption{ID: protocol.OptionOnce, Decision: protocol.DecisionAllow})
+	}
 	if v.Offer != nil {
 		for _, id := range []string{protocol.OptionSession, protocol.OptionAlways} {
 			options = append(options, session.ApprovalOption{

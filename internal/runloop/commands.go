@@ -32,7 +32,8 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetActiveTools, h.setActiveTools)
 	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), protocol.KindSteer))
 	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), protocol.KindFollowUp))
-	protocol.HandleFunc(mux, protocol.SetModel, h.setModel)
+	protocol.Handle(mux, protocol.SetModel, h.setModel)
+	protocol.Handle(mux, protocol.SetAgentOption, h.setAgentOption)
 	protocol.HandleFunc(mux, protocol.GetState, h.stateSoon)
 	protocol.Handle(mux, protocol.GetSystem, h.getSystem)
 	protocol.HandleFunc(mux, protocol.GetMessages, h.getMessages)
@@ -325,7 +326,34 @@ func (h *Hub) setMode(command string, kind protocol.Kind) func(context.Context, 
 // ownModel is the name by which set_model takes the choice back.
 const ownModel = "default"
 
-func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol.ModelAccepted, error) {
+func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (a protocol.Answer[protocol.ModelAccepted],
+	err error,
+) {
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return a, err
+	}
+	v, err := h.agentView(ctx, id)
+	if err != nil {
+		return a, err
+	}
+	if v.name == "" {
+		a.Reply, err = h.setOwnModel(ctx, id, p)
+		return a, err
+	}
+	if err = v.hosted(); err != nil {
+		return a, err
+	}
+	if p.BaseURL != "" || p.ContextWindow != 0 {
+		return a, protocol.Errorf(protocol.InvalidPayload, "base_url: %s asks its own server: it takes no base_url and no "+
+			"context_window", v.name)
+	}
+	a.Later = func(ctx context.Context) (protocol.ModelAccepted, error) { return h.setAgentModel(ctx, id, v, p) }
+	return a, nil
+}
+
+// setOwnModel is set_model in a session of the daemon's own loop.
+func (h *Hub) setOwnModel(ctx context.Context, id string, p protocol.SetModelParams) (protocol.ModelAccepted, error) {
 	var choice model.Choice
 	switch {
 	case p.Model == ownModel && (p.BaseURL != "" || p.ContextWindow != 0):
@@ -349,7 +377,7 @@ func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol
 		}
 		choice.ContextWindow = p.ContextWindow
 	}
-	return requestAs[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
+	return requestAs[protocol.ModelAccepted](ctx, h, id, func(t ticket) input { return modelIn{t, choice} })
 }
 
 func (h *Hub) compactSession(ctx context.Context, p protocol.CompactSessionParams) (

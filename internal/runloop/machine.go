@@ -60,9 +60,12 @@ type machine struct {
 	records   bool     // what turns do to the folder is recorded
 	rewind    rewind   // that is under way
 	change    change   // of the open turn, to the folder
+	agent     Agent    // of a hosted session; nil in one that is only read
 	turnCut   bool     // the agent may have been sent the turn's texts by a former daemon
 	cutCalls  []string // names of calls that were under way when the hosted agent ended
 	filesDir  string   // where the session's images are
+	// what the hosted agent has told last; nil: nothing since it was started
+	offer *model.AgentOffer
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string

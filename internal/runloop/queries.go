@@ -121,6 +121,10 @@ func (m *machine) state() protocol.State {
 		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
 		ApprovalMode: s.ApprovalMode, Agent: agentName(s.Agent),
 	}
+	if m.hosted() {
+		st.Model, st.Context.Window = m.agentModel(), 0
+		st.AgentCommands, st.AgentOptions = m.offerOf()
+	}
 	if s.ReadOnly != nil {
 		st.ReadOnly = s.ReadOnly.Error()
 	} else if s.Run != nil {

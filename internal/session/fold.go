@@ -105,6 +105,8 @@ func (s *State) applySetting(fact Fact) bool {
 		s.Titled = s.Titled || !f.Agent
 	case ToolsDeferred:
 		s.Deferred = f
+	case AgentChose:
+		s.Choices = chosen(s.Choices, f.Choice)
 	case ModeSet:
 		if f.Kind == protocol.KindSteer {
 			s.SteeringMode = f.Mode
@@ -298,4 +300,18 @@ func (s *State) adopt(r Record) (Record, bool) {
 		}
 	}
 	return r, false
+}
+
+// maxChoices is how many options of a hosted agent a session remembers.
+const maxChoices = 64
+
+// chosen adds a choice, which takes the place of an older one of the same option.
+func chosen(all []model.AgentChoice, c model.AgentChoice) []model.AgentChoice {
+	out := make([]model.AgentChoice, 0, len(all)+1)
+	for _, old := range all {
+		if old.ID != c.ID {
+			out = append(out, old)
+		}
+	}
+	return append(out, c)[max(0, len(out)+1-maxChoices):]
 }

@@ -280,6 +280,11 @@ type AgentSession struct {
 	ID string `json:"id"`
 }
 
+// AgentChose says which value of an option of the hosted agent's somebody has chosen.
+type AgentChose struct {
+	Choice model.AgentChoice `json:"choice"`
+}
+
 // AgentTook says that the hosted agent has the first of the session's user messages, so many.
 type AgentTook struct {
 	Texts int `json:"texts"`
@@ -344,6 +349,7 @@ func (ToolsDeferred) kind() string    { return "tools_deferred" }
 func (LeafSet) kind() string          { return "leaf_set" }
 func (Patched) kind() string          { return "patched" }
 func (AgentSession) kind() string     { return "agent_session" }
+func (AgentChose) kind() string       { return "agent_chose" }
 func (AgentTook) kind() string        { return "agent_took" }
 func (AgentPrompted) kind() string    { return "agent_prompted" }
 func (AssetAdded) kind() string       { return "asset_added" }
@@ -374,6 +380,7 @@ func (ToolsDeferred) durable() bool    { return false }
 func (LeafSet) durable() bool          { return true }
 func (Patched) durable() bool          { return false }
 func (AgentSession) durable() bool     { return true }
+func (AgentChose) durable() bool       { return true }
 func (AgentTook) durable() bool        { return false }
 func (AgentPrompted) durable() bool    { return false }
 func (AssetAdded) durable() bool       { return false }
@@ -504,6 +511,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
 	"agent_session":    decodeFact[AgentSession],
+	"agent_chose":      decodeFact[AgentChose],
 	"agent_took":       decodeFact[AgentTook],
 	"agent_prompted":   decodeFact[AgentPrompted],
 	"asset_added":      decodeFact[AssetAdded],

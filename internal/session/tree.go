@@ -116,6 +116,8 @@ type State struct {
 	Said                 string // the last line of the latest answer, shortened
 	TitleInherited       bool   `json:",omitzero"` // Title is the parent's
 
+	Choices []model.AgentChoice `json:",omitzero"` // of the hosted agent's options, the oldest first
+
 	Leaf         string
 	SteeringMode protocol.Mode
 	FollowUpMode protocol.Mode

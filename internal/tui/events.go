@@ -171,6 +171,7 @@ func (m *model) setState(s protocol.State) {
 		m.input.Menu.Close()
 	}
 	m.state = s
+	m.plan.read(s.SessionState)
 	m.visit()
 	m.locate()
 	if m.board != nil {
@@ -224,7 +225,11 @@ func (m *model) event(ev follow.Event) {
 	case protocol.MessageStart:
 		m.delivered(e)
 		return
-	case protocol.MessageUpdate, protocol.ToolUpdate:
+	case protocol.ToolUpdate:
+		if !changesPlan(e.Update) {
+			return
+		}
+	case protocol.MessageUpdate:
 		return
 	}
 	m.refresh()

@@ -109,7 +109,8 @@ func (h *hand) send(msg tea.Msg) {
 var named = map[string]tea.KeyPressMsg{
 	"enter": {Code: tea.KeyEnter}, "tab": {Code: tea.KeyTab}, "esc": {Code: tea.KeyEscape},
 	"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "f2": {Code: tea.KeyF2}, "f3": {Code: tea.KeyF3},
-	"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
+	"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "alt+t": {Code: 't', Mod: tea.ModAlt},
+	"ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
 	"ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+r": {Code: 'r', Mod: tea.ModCtrl},
 	"ctrl+p": {Code: 'p', Mod: tea.ModCtrl}, "ctrl+t": {Code: 't', Mod: tea.ModCtrl},
 	"ctrl+f": {Code: 'f', Mod: tea.ModCtrl},

@@ -123,6 +123,8 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 		m.nextApproval()
 	case "tree":
 		return m.command("/tree"), true
+	case "plan":
+		m.plan.unfolded = !m.plan.unfolded
 	case "find":
 		m.openFind("")
 	case "palette":

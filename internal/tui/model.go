@@ -124,6 +124,7 @@ type daemonView struct {
 	since   time.Time            // when the run began; zero where nobody said
 	took    time.Duration        // of the run before
 	tools   []tool               // that are running, in the order they began
+	plan    plan                 // what the agent has written down to do
 	ours    []string             // ids of inputs sent from here
 	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply

@@ -160,6 +160,7 @@ func (m *model) aboveInput(height int) []string {
 		rows = append([]string{m.imageLine()}, rows...)
 	}
 	rows = append(m.queueLines(height-len(rows)), rows...)
+	rows = append(m.planLines(height-len(rows)), rows...)
 	return append(m.talk.Notes(height-len(rows)), rows...)
 }
 

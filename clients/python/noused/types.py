@@ -68,6 +68,12 @@ class AgentEnd(TypedDict):
     usage: AgentEndUsage
 
 
+class AgentOptionAccepted(TypedDict):
+    command: str
+    id: str
+    value: str
+
+
 class AgentStart(TypedDict):
     run_id: str
     session_id: str
@@ -367,6 +373,8 @@ class ListModelsParams(TypedDict):
     """ask the servers that are known and those that may run on this machine; default false: nothing is contacted"""
     saved_keys: NotRequired[bool]
     """with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"""
+    session_id: NotRequired[str]
+    """of a session with a hosted agent: the models that the agent offers; it is started if need be"""
 
 
 class ListSessionsParams(TypedDict):
@@ -606,7 +614,7 @@ class ModelsModels(TypedDict):
     provider: str
     reachable: NotRequired[bool]
     """absent: nobody was asked"""
-    source: Literal["config", "environment", "module", "built-in", "server"]
+    source: Literal["config", "environment", "module", "built-in", "server", "agent"]
 
 
 class Models(TypedDict):
@@ -918,6 +926,15 @@ class SetActiveToolsParams(TypedDict):
     """operation or module names; [] means none"""
 
 
+class SetAgentOptionParams(TypedDict):
+    id: str
+    """of agent_options in get_state"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    value: str
+    """one of the option's values; of a boolean true or false"""
+
+
 class SetApprovalModeParams(TypedDict):
     mode: Literal["ask", "auto", "deny"]
     session_id: NotRequired[str]
@@ -990,6 +1007,34 @@ class Skills(TypedDict):
     left_out: list[str]
     """files that cannot be used, each with the reason"""
     skills: list[SkillsSkills]
+
+
+class StateAgentCommands(TypedDict):
+    description: str
+    hint: NotRequired[str]
+    """what may stand behind it"""
+    name: str
+    """without the slash"""
+
+
+class StateAgentOptionsValues(TypedDict):
+    description: NotRequired[str]
+    name: str
+    value: str
+
+
+class StateAgentOptions(TypedDict):
+    category: NotRequired[str]
+    """mode, model, model_config, thought_level, or the agent's own"""
+    description: NotRequired[str]
+    id: str
+    name: str
+    truncated: NotRequired[bool]
+    """the agent has more values than are listed, and takes them"""
+    value: str
+    """that is chosen"""
+    values: list[StateAgentOptionsValues]
+    """true and false of a boolean"""
 
 
 class StateAssets(TypedDict):
@@ -1207,6 +1252,10 @@ class State(TypedDict):
     active_tools: list[str]
     agent: str
     """what makes the session's turns: a hosted agent, or noused, the daemon's own loop"""
+    agent_commands: NotRequired[list[StateAgentCommands]]
+    """what a prompt to the hosted agent may begin with, behind a slash, as far as it has said since it was started"""
+    agent_options: NotRequired[list[StateAgentOptions]]
+    """what set_agent_option chooses, as far as the hosted agent has said since it was started"""
     approval_mode: Literal["ask", "auto", "deny"]
     approvals_incomplete: NotRequired[bool]
     """sessions are still being read that may have asked something, too: ask again, or wait for their events"""
@@ -1891,6 +1940,10 @@ class Calls:
     ) -> ToolsAccepted: ...
     @overload
     def call(
+        self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]
+    ) -> AgentOptionAccepted: ...
+    @overload
+    def call(
         self, type: Literal["set_approval_mode"], /, **payload: Unpack[SetApprovalModeParams]
     ) -> ApprovalModeAccepted: ...
     @overload
@@ -2057,6 +2110,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["set_active_tools"], /, **payload: Unpack[SetActiveToolsParams]
     ) -> ToolsAccepted: ...
+    @overload
+    async def call(
+        self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]
+    ) -> AgentOptionAccepted: ...
     @overload
     async def call(
         self, type: Literal["set_approval_mode"], /, **payload: Unpack[SetApprovalModeParams]

@@ -20,7 +20,7 @@ import (
 // kinds are what editors know of the tools that come with the daemon.
 var kinds = map[string]string{
 	"read": "read", "ls": "read", "write": "edit", "edit": "edit",
-	"grep": "search", "find": "search", "bash": "execute", "job": "execute",
+	"grep": "search", "find": "search", "bash": "execute", "job": "execute", "todo": "think",
 }
 
 func kindOf(name string) string {

@@ -27,7 +27,10 @@ import (
 const (
 	// Dir is where it keeps its sessions, and log: a line for each thing that happens.
 	Dir = "AGENTTEST_DIR"
-	// Can are the capabilities, with commas: load, resume, image, old, auth, mute.
+	// Can are the capabilities, with commas: load, resume, image, old, auth, mute; options,
+	// modes and commands to choose from, and poor, which refuses one; always, which has no
+	// other answer to what it asks; queue, which takes a
+	// prompt while it works.
 	Can = "AGENTTEST_CAN"
 )
 
@@ -53,6 +56,11 @@ type session struct {
 	busy   bool
 	cancel chan struct{} // closed by session/cancel; made anew for each prompt
 	deaf   bool
+	choices
+}
+
+func newSession(id string) *session {
+	return &session{id: id, choices: choices{model: "small", effort: "low", mode: "ask"}}
 }
 
 type message struct {
@@ -181,6 +189,10 @@ func (a *agent) handle(line []byte) {
 			}
 		}
 		a.mu.Unlock()
+	case "session/set_config_option", "session/set_mode", "session/set_model":
+		a.choose(m.Method, m.Params, s, reply, func(why string) {
+			a.send(object{"id": id, "error": object{"code": -32602, "message": why}})
+		})
 	case "$/cancel_request":
 	default:
 		a.send(object{"id": id, "error": object{"code": -32601, "message": "no such method"}})
@@ -220,9 +232,10 @@ func (a *agent) open(method, id string, request jsontext.Value, reply func(any))
 	}
 	if method == "session/new" {
 		id = fmt.Sprintf("s-%d-%d", os.Getpid(), len(a.sessions)+1)
-		a.sessions[id] = &session{id: id}
+		a.sessions[id] = newSession(id)
 		a.log("new %s", id)
-		reply(object{"sessionId": id})
+		reply(a.offers(a.sessions[id], object{"sessionId": id}))
+		a.sayCommands(a.sessions[id])
 		return
 	}
 	texts, err := os.ReadFile(filepath.Join(a.dir, id))
@@ -231,7 +244,7 @@ func (a *agent) open(method, id string, request jsontext.Value, reply func(any))
 		return
 	}
 	a.log("%s %s", strings.TrimPrefix(method, "session/"), id)
-	a.sessions[id] = &session{id: id}
+	a.sessions[id] = newSession(id)
 	if method == "session/load" {
 		for i, text := range strings.Split(strings.TrimSuffix(string(texts), "\x00"), "\x00") {
 			role, text, _ := strings.Cut(text, ":")
@@ -241,7 +254,8 @@ func (a *agent) open(method, id string, request jsontext.Value, reply func(any))
 			})
 		}
 	}
-	reply(object{})
+	reply(a.offers(a.sessions[id], object{}))
+	a.sayCommands(a.sessions[id])
 }
 
 func (a *agent) update(id string, update object) {
@@ -366,6 +380,12 @@ func (a *agent) step(s *session, name, rest string) {
 		a.ask(s, id, more)
 	case "update":
 		a.update(s.id, object{"sessionUpdate": id, "entries": jsontext.Value(cmp.Or(more, "[]"))})
+	case "tell": // any update
+		var update object
+		_ = json.Unmarshal([]byte(rest), &update)
+		a.update(s.id, update)
+	case "chosen":
+		a.say(s, "agent_message_chunk", fmt.Sprintf("%s %s %s %t\n", s.model, s.effort, s.mode, s.fast))
 	case "cost":
 		amount, _ := strconv.ParseFloat(id, 64)
 		a.update(s.id, object{
@@ -431,14 +451,16 @@ func (a *agent) ask(s *session, id, input string) {
 	if input != "" {
 		call["rawInput"] = jsontext.Value(input)
 	}
-	raw := a.request("session/request_permission", object{
-		"sessionId": s.id, "toolCall": call,
-		"options": []object{
-			{"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-			{"optionId": "ever", "name": "Always", "kind": "allow_always"},
-			{"optionId": "no", "name": "No", "kind": "reject_once"},
-		},
-	})
+	options := []object{
+		{"optionId": "ever", "name": "Always", "kind": "allow_always"},
+		{"optionId": "no", "name": "No", "kind": "reject_once"},
+	}
+	if slices.Contains(a.can, "always") {
+		options = options[:1]
+	} else {
+		options = append(options, object{"optionId": "yes", "name": "Yes", "kind": "allow_once"})
+	}
+	raw := a.request("session/request_permission", object{"sessionId": s.id, "toolCall": call, "options": options})
 	var answer struct {
 		Outcome struct {
 			Outcome  string `json:"outcome"`

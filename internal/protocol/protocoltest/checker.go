@@ -144,7 +144,7 @@ func (c *Checker) event(t *track, ev protocol.Event, ref protocol.Ref) error {
 	case protocol.TurnStart:
 		return c.turnStart(t, ev)
 	case protocol.TurnEnd:
-		return t.turnEnd(ev, c.Hosted)
+		return c.turnEnd(t, ev)
 	case protocol.MessageStart:
 		return c.messageStart(t, ev)
 	case protocol.MessageUpdate:
@@ -194,6 +194,12 @@ func (c *Checker) agentStart(t *track, ref protocol.Ref) error {
 	return nil
 }
 
+// aborted reports that a stop reason does not fit whether an abort was asked for. A hosted
+// agent may also cancel its turn by itself.
+func (c *Checker) aborted(t *track, stop protocol.StopReason) bool {
+	return t.aborting != (stop == protocol.StopAborted) && (t.aborting || !c.Hosted)
+}
+
 func (c *Checker) agentEnd(t *track, ev protocol.AgentEnd) error {
 	switch {
 	case t.turn != "":
@@ -202,7 +208,7 @@ func (c *Checker) agentEnd(t *track, ev protocol.AgentEnd) error {
 		return fmt.Errorf("approvals: question %s was never answered", t.question)
 	case ev.Turns != t.turns:
 		return fmt.Errorf("invariant 2: says %d turns, there were %d", ev.Turns, t.turns)
-	case t.aborting != (ev.StopReason == protocol.StopAborted):
+	case c.aborted(t, ev.StopReason):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	case ev.StopReason == protocol.StopCompleted && len(t.steers)+len(t.followUps) > 0:
 		return fmt.Errorf("%d steers and %d follow-ups still wait", len(t.steers), len(t.followUps))
@@ -260,8 +266,8 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 	return nil
 }
 
-func (t *track) turnEnd(ev protocol.TurnEnd, hosted bool) error {
-	if hosted && ev.StopReason == protocol.StopSteered && len(t.steers) > 0 {
+func (c *Checker) turnEnd(t *track, ev protocol.TurnEnd) error {
+	if c.Hosted && ev.StopReason == protocol.StopSteered && len(t.steers) > 0 {
 		t.skipping = true
 	}
 	switch {
@@ -278,7 +284,7 @@ func (t *track) turnEnd(ev protocol.TurnEnd, hosted bool) error {
 		return fmt.Errorf("invariant 4: stop reason %s, a steer waited when a tool finished: %t", ev.StopReason, t.skipping)
 	case len(t.calls) > 0 && (ev.StopReason == protocol.StopEnd || ev.StopReason == protocol.StopSteered):
 		return fmt.Errorf("invariant 2: tool calls %v have not been executed", t.calls)
-	case t.aborting != (ev.StopReason == protocol.StopAborted):
+	case c.aborted(t, ev.StopReason):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	}
 	t.turn, t.skipping, t.steered = "", false, t.skipping

@@ -46,7 +46,7 @@ func bash(c *call, args jsontext.Value) (string, error) {
 		return "", err
 	}
 	if a.Background {
-		return noJobs(c, nil)
+		return ofTheDaemon(c, nil)
 	}
 	if strings.ContainsRune(command, 0) {
 		return "", wrong("command", "has a NUL character")
@@ -84,10 +84,10 @@ func looksRefused(output string) bool {
 		func(refusal string) bool { return strings.Contains(end, refusal) })
 }
 
-// noJobs says that a job outlives this process: the daemon runs jobs itself, and
-// does not ask us.
-func noJobs(*call, jsontext.Value) (string, error) {
-	return "", errors.New("jobs are for a daemon to run; this extension alone has none")
+// ofTheDaemon says that jobs and lists outlive this process: the daemon keeps them itself,
+// and does not ask us.
+func ofTheDaemon(*call, jsontext.Value) (string, error) {
+	return "", errors.New("jobs and lists are for a daemon to keep; this extension alone has none")
 }
 
 // shell is bash, or sh where there is none.

@@ -169,7 +169,17 @@ var operations = []operation{
 		object(`"id":{"type":"string","minLength":1,"description":"the job, such as job-1"},
 			"action":{"type":"string","enum":["output","wait","stop"],"description":"what to do"},
 			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds that wait waits at most; 60 if not given"}`, "id", "action"),
-		noJobs,
+		ofTheDaemon,
+	},
+	{
+		"todo",
+		"Keep a list of what you have to do, for work of several steps. Each call replaces the whole list, which the user " +
+			"sees. Write it before you begin, and keep it true: one item in progress at a time, completed as soon as it is.",
+		object(`"items":{"type":"array","description":"the whole list, 100 items at most","items":{"type":"object",
+			"properties":{"content":{"type":"string","description":"one thing to do, in a line"},
+			"status":{"type":"string","enum":["pending","in_progress","completed"],"description":"how far it is"}},
+			"required":["content","status"],"additionalProperties":false}}`, "items"),
+		ofTheDaemon,
 	},
 }
 

@@ -130,7 +130,7 @@ func TestAJobEnds(t *testing.T) {
 		}
 	}
 	expect(t, do(t, t.TempDir(), "bash", `{"command":"true","background":true}`).text(),
-		"failed: jobs are for a daemon to run; …")
+		"failed: jobs and lists are for a daemon to keep; …")
 }
 
 // Of a job that prints without end the beginning and the last are kept, in a file

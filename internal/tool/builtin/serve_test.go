@@ -184,7 +184,7 @@ func TestSession(t *testing.T) {
 		"read": "path offset? limit?", "write": "path content outside_sandbox? reason?",
 		"edit": "path old_text? new_text? replace_all? edits? outside_sandbox? reason?",
 		"ls":   "path?", "find": "pattern path?", "grep": "pattern path? glob?",
-		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
+		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?", "todo": "items",
 	}
 	for name, arguments := range want {
 		op := m.Operations[name]

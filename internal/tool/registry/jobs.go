@@ -75,6 +75,13 @@ func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv mode
 		Action     string   `json:"action"`
 		Timeout    *float64 `json:"timeout"`
 	}
+	if d.Jobs && op == "todo" {
+		text, err := todo(inv.Arguments, progress)
+		if err != nil {
+			return tool.Failure(err), true
+		}
+		return model.ToolResult{OK: true, Text: text}, true
+	}
 	if !d.Jobs || op != "bash" && op != "job" || jsonx.Unmarshal(jsontext.Value(inv.Arguments), &a) != nil ||
 		op == "bash" && !a.Background {
 		return model.ToolResult{}, false

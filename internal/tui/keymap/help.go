@@ -38,7 +38,7 @@ var helpRows = []helpRow{
 	{"Conversation", []string{"line-up", "line-down"}, "", "scroll a line"},
 	{"Conversation", []string{"top", "end"}, "", "beginning, end"},
 	{"Conversation", nil, "Wheel", "scroll; Shift selects text"},
-	{"Conversation", []string{"unfold-all"}, "", "unfold or fold all"},
+	{"Conversation", []string{"unfold-all", "plan"}, "", "unfold all; the plan"},
 	{"Conversation", []string{"block-before", "block-after"}, "", "block before, after"},
 	{"Conversation", []string{"unfold"}, "", "unfold or fold that block"},
 	{"Conversation", []string{"copy"}, "", "copy that block"},

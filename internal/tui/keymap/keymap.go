@@ -44,6 +44,7 @@ var Actions = []action{
 	{"block-after", []string{"alt+down"}, "go to the block after"},
 	{"unfold", []string{"alt+o"}, "unfold or fold that block"},
 	{"copy", []string{"alt+c"}, "copy that block"},
+	{"plan", []string{"alt+t"}, "unfold or fold the plan above the input"},
 	{"find", []string{"ctrl+f"}, "find a text in the conversation"},
 	{"sessions", []string{"ctrl+r"}, "sessions"},
 	{"board", []string{"f4"}, "the board: all sessions of the daemon, by what they need"},
