@@ -145,7 +145,7 @@ func (e *Engine) Warm(ctx context.Context, f Folder) {
 		return
 	}
 	m, _, err := e.scan(ctx, f, readManifest(e.path(f, manifestName)))
-	if err == nil {
+	if err == nil && !m.same {
 		err = writeManifest(e.path(f, manifestName), m)
 	}
 	if err == nil { // else Before takes longer, and tells
@@ -176,12 +176,15 @@ func (e *Engine) Before(ctx context.Context, f Folder, turn string) error {
 		if m, _, err = e.scan(ctx, f, m); err != nil {
 			return err
 		}
-		if err := writeManifest(e.path(f, manifestName), m); err != nil {
+		if !m.same {
+			err = writeManifest(e.path(f, manifestName), m)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	s.taken, s.took = time.Time{}, 0
-	if err := regular.Replace(e.path(f, turnName), []byte(turn), 0o600); err != nil {
+	if err := writeFile(e.path(f, turnName), []byte(turn)); err != nil {
 		return err
 	}
 	e.openWindow(f, m.Top, time.Now())

@@ -1,7 +1,6 @@
 package changes
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -168,12 +167,11 @@ func readManifest(path string) *manifest {
 	return m
 }
 
-// writeManifest writes the file, unless it has that already. It is whole, or as it was.
-func writeManifest(path string, m *manifest) error {
-	text := m.encode()
-	if was, err := regular.Read(path, maxManifest); err == nil && bytes.Equal(was, text) {
-		return nil
-	}
+// writeManifest writes the file. It is whole, or as it was.
+func writeManifest(path string, m *manifest) error { return writeFile(path, m.encode()) }
+
+// writeFile is not durable: what is lost with the power is recorded anew.
+func writeFile(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

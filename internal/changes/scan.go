@@ -45,7 +45,9 @@ type manifest struct {
 
 	// What is kept of the session so far.
 	Bytes, Count int64
-	took         time.Duration
+
+	took time.Duration
+	same bool // as the one before it
 }
 
 // state is what the manifest has at a path.
@@ -105,6 +107,8 @@ type scanner struct {
 	at     time.Time
 	bytes  atomic.Int64
 	count  atomic.Int64
+
+	changed atomic.Bool // now is not as was
 }
 
 // scan records a folder as it is, with what was known of it before. It blocks for the disk
@@ -128,39 +132,15 @@ func scan(ctx context.Context, r *repo, p place, limits Limits, was *manifest) (
 		s.bytes.Store(was.Bytes)
 		s.count.Store(was.Count)
 	}
-	if s.unmoved() {
-		err = s.again(ctx)
-	} else {
+	again, err := s.again(ctx)
+	if err == nil && !again {
+		s.now.Folders, s.changed = nil, atomic.Bool{}
+		s.changed.Store(true)
 		err = s.anew(ctx)
 	}
 	s.now.Bytes, s.now.Count, s.now.took = s.bytes.Load(), s.count.Load(), time.Since(began)
+	s.now.same = again && !s.changed.Load()
 	return s.now, err
-}
-
-// unmoved reports that the same files are there, and the same are ignored.
-func (s *scanner) unmoved() bool {
-	if s.was == nil || s.was.Index != s.now.Index || s.was.Exclude != s.now.Exclude {
-		return false
-	}
-	var moved atomic.Bool
-	s.parallel(len(s.was.Folders), func(i int) {
-		f := &s.was.Folders[i]
-		if f.Racy || moved.Load() {
-			moved.Store(true)
-			return
-		}
-		fd, err := s.tree.open(f.Path, unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			moved.Store(true)
-			return
-		}
-		defer unix.Close(fd)
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) != nil || rawOf(&st).stamp != f.Stamp || s.ignoreStamp(fd) != f.Ignore {
-			moved.Store(true)
-		}
-	})
-	return !moved.Load()
 }
 
 func (s *scanner) ignoreStamp(fd int) stamp {
@@ -189,21 +169,37 @@ func (s *scanner) parallel(n int, call func(i int)) {
 	workers.Wait()
 }
 
-// again looks at the files that were there before.
-func (s *scanner) again(ctx context.Context) error {
+// again looks at the files that were there before. False: there may be others by now, or
+// others may be ignored.
+func (s *scanner) again(ctx context.Context) (bool, error) {
+	if s.was == nil || s.was.Index != s.now.Index || s.was.Exclude != s.now.Exclude {
+		return false, nil
+	}
 	s.now.Rules, s.now.Ignored = s.was.Rules, s.was.Ignored
 	s.now.Folders = make([]folder, len(s.was.Folders))
-	return s.eachFolder(ctx, func(i int) error {
+	err := s.eachFolder(ctx, func(i int) error {
 		was := &s.was.Folders[i]
-		names := make([]string, len(was.Files))
-		for i, f := range was.Files {
-			names[i] = f.Name
+		if was.Racy {
+			return errMoved
 		}
-		f, err := s.look(ctx, was.Path, names, nil)
+		names := make([]string, len(was.Files))
+		for i := range was.Files {
+			names[i] = was.Files[i].Name
+		}
+		f, err := s.look(ctx, was.Path, names, was, nil)
+		if err == nil && (f.Stamp != was.Stamp || f.Ignore != was.Ignore || f.Mode != was.Mode) {
+			err = errMoved
+		}
 		s.now.Folders[i] = f
 		return err
 	})
+	if errors.Is(err, errMoved) {
+		return false, nil
+	}
+	return true, err
 }
+
+var errMoved = errors.New("a folder has changed")
 
 func (s *scanner) eachFolder(ctx context.Context, look func(i int) error) error {
 	var failed atomic.Pointer[error]
@@ -264,7 +260,7 @@ func (s *scanner) anew(ctx context.Context) error {
 	}
 	slices.SortFunc(s.now.Folders, func(a, b folder) int { return strings.Compare(a.Path, b.Path) })
 	if err = s.eachFolder(ctx, func(i int) error {
-		f, err := s.look(ctx, s.now.Folders[i].Path, dirs[s.now.Folders[i].Path], func(rel string) (listed, bool) {
+		f, err := s.look(ctx, s.now.Folders[i].Path, dirs[s.now.Folders[i].Path], s.wasAt(s.now.Folders[i].Path), func(rel string) (listed, bool) {
 			return files[rel], trusted[rel]
 		})
 		s.now.Folders[i] = f
@@ -422,9 +418,9 @@ func (s *scanner) trust(ctx context.Context, files map[string]listed) (map[strin
 }
 
 // look records a folder and its files of these names.
-func (s *scanner) look(ctx context.Context, rel string, names []string, of func(rel string) (listed, bool)) (
-	f folder, err error,
-) {
+func (s *scanner) look(ctx context.Context, rel string, names []string, was *folder,
+	of func(rel string) (listed, bool),
+) (f folder, err error) {
 	f.Path = rel
 	fd, err := s.tree.open(rel, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil { // gone meanwhile
@@ -438,19 +434,9 @@ func (s *scanner) look(ctx context.Context, rel string, names []string, of func(
 	r := rawOf(&st)
 	f.Mode, f.Stamp, f.Ignore = r.mode, r.stamp, s.ignoreStamp(fd)
 	f.Racy = !r.settled(s.at) || f.Ignore != (stamp{}) && !f.Ignore.settled(s.at)
-	var was []file
-	if s.was != nil {
-		if before := s.was.folder(rel); before != nil {
-			was = before.Files
-		}
-	}
 	f.Files = make([]file, 0, len(names))
-	for _, name := range names {
-		i, found := slices.BinarySearchFunc(was, name, func(f file, name string) int { return strings.Compare(f.Name, name) })
-		var before *file
-		if found {
-			before = &was[i]
-		}
+	for i, name := range names {
+		before := was.at(i, name)
 		var l listed
 		trusted := false
 		if of != nil {
@@ -460,6 +446,9 @@ func (s *scanner) look(ctx context.Context, rel string, names []string, of func(
 		if err != nil {
 			return f, err
 		}
+		if before == nil || *before != is {
+			s.changed.Store(true)
+		}
 		if is.State.There() {
 			f.Files = append(f.Files, is)
 		}
@@ -468,6 +457,31 @@ func (s *scanner) look(ctx context.Context, rel string, names []string, of func(
 		}
 	}
 	return f, nil
+}
+
+// wasAt is a folder as it was recorded before, nil where it was not.
+func (s *scanner) wasAt(rel string) *folder {
+	if s.was == nil {
+		return nil
+	}
+	return s.was.folder(rel)
+}
+
+// at is a file by its name, which may be the one with that number.
+func (f *folder) at(i int, name string) *file {
+	switch {
+	case f == nil:
+		return nil
+	case i < len(f.Files) && f.Files[i].Name == name:
+		return &f.Files[i]
+	}
+	i, found := slices.BinarySearchFunc(f.Files, name, func(f file, name string) int {
+		return strings.Compare(f.Name, name)
+	})
+	if !found {
+		return nil
+	}
+	return &f.Files[i]
 }
 
 // lookAt records one file, whose former state may be known.
