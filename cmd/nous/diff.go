@@ -38,17 +38,14 @@ Files of more than 10 MiB are not kept: they are named, and their changes are no
   nous diff | git apply -R`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if run != "" && turn != "" {
+				return cmdline.Errorf("--run and --turn exclude each other")
+			}
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
 			}
-			p := protocol.GetChangesParams{Scope: scope, From: run, To: run}
-			switch {
-			case run != "" && turn != "":
-				return cmdline.Errorf("--run and --turn exclude each other")
-			case turn != "":
-				p.From, p.To = turn, turn
-			}
+			p := protocol.GetChangesParams{Scope: scope, From: run + turn, To: run + turn}
 			return a.diff(cmd.Context(), p, args, stat)
 		},
 	}

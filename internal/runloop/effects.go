@@ -69,6 +69,9 @@ type work struct {
 	rewind *rewindWork
 }
 
+// waits reports that it starts once what was decided is on the disk.
+func (w work) waits() bool { return w.tool != nil || w.rewind != nil || w.after != "" }
+
 // precheck finds out more of a call before it is decided: what orchestrators say, and
 // what it would change.
 type precheck struct {

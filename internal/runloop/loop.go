@@ -318,9 +318,7 @@ func (l *loop) commit() error {
 	if out.cut && l.agent != nil { // before another turn of it begins
 		l.agent.Cut()
 	}
-	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool {
-		return w.tool != nil || w.rewind != nil || w.after != ""
-	})
+	early := err == nil && !slices.ContainsFunc(out.work, work.waits)
 	if early {
 		l.startAll(out.work)
 	}
