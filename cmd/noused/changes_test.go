@@ -1,6 +1,12 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
 	"context"
 	"os"
 	"os/exec"
@@ -133,5 +139,131 @@ func TestAToolsEditIsShownAndTakenBack(t *testing.T) {
 				t.Error("the leaf did not come back")
 			}
 		})
+	}
+}
+
+// What only a person may do is refused to what the daemon has started.
+func TestATurnCannotTakeBackWhatASessionChanged(t *testing.T) {
+	c := newChanging(t, false)
+	for _, command := range []string{
+		`{"id":"1","type":"get_changes"}`, `{"id":"2","type":"rewind","payload":{"to":"msg-1","what":"files"}}`,
+		`{"id":"3","type":"undo_rewind"}`,
+	} {
+		out := c.fromATool(command)
+		if !strings.Contains(out, "command_rejected") || !strings.Contains(out, "forbidden: ") {
+			t.Errorf("%s: %s", command, out)
+		}
+	}
+}
+
+// fromATool sends a command from a process that the daemon has started, and returns the reply.
+func (c *changing) fromATool(line string) string {
+	c.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	say := filepath.Join(c.Dir, sayCommand)
+	if err := os.Symlink(self, say); err != nil && !os.IsExist(err) {
+		c.t.Fatal(err)
+	}
+	c.prompt("!bash " + fmt.Sprintf(`{"command":%q}`, say+" "+c.Socket+" '"+line+"'"))
+	r, err := client.Call(context.Background(), c.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: c.scope()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text := ""
+	for _, m := range r.Messages {
+		text = string(m)
+		if strings.Contains(text, `"role":"tool"`) {
+			line = text
+		}
+	}
+	return line
+}
+
+// A daemon that is killed in the middle of a rewind has it finished by the next, which says so.
+func TestTheNextDaemonFinishesARewind(t *testing.T) {
+	c := newChanging(t, true)
+	ctx := context.Background()
+	c.write("a.txt", "one\n")
+	c.prompt(`!bash {"command":"echo two > a.txt; echo made > new.txt"}`)
+	done, err := client.Call(ctx, c.dial(), protocol.Rewind,
+		protocol.RewindParams{Scope: c.scope(), To: c.lastText(), What: protocol.RewindBoth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Kill()
+	journal := filepath.Join(c.Dir, "state", "sessions", c.session+".jsonl")
+	text, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if it had been killed before it was done: the end is not written, and one file not either.
+	end := strings.Index(string(text), `"type":"rewind_ended"`)
+	begin := strings.LastIndex(string(text[:end]), "\n") + 1
+	if err := os.WriteFile(journal, text[:begin], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.write("a.txt", "two\n")
+	c.Start()
+	st, err := client.Call(ctx, c.dial(), protocol.GetState, protocol.GetStateParams{Scope: c.scope()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.file("a.txt") != "one\n" || c.file("new.txt") != "none" || st.LeafID != "" {
+		t.Errorf("recovered: %q, %q, leaf %q", c.file("a.txt"), c.file("new.txt"), st.LeafID)
+	}
+	if log := string(c.Log.Bytes()); !strings.Contains(log, "the rewind "+done.RewindID+", which was interrupted, was finished") {
+		t.Error("the log does not say so")
+	}
+	if _, err := client.Call(ctx, c.dial(), protocol.UndoRewind,
+		protocol.UndoRewindParams{Scope: c.scope()}); err != nil || c.file("a.txt") != "two\n" {
+		t.Errorf("undo: %v, %q", err, c.file("a.txt"))
+	}
+}
+
+// A rewind waits for nothing: while a run goes on it is refused. A deleted session leaves
+// nothing of its changes.
+func TestARewindInARunIsRefused(t *testing.T) {
+	c := newChanging(t, false)
+	ctx := context.Background()
+	if err := unix.Mkfifo(filepath.Join(c.folder, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.Call(ctx, c.dial(), protocol.Prompt,
+			protocol.PromptParams{Scope: c.scope(), Text: `!bash {"command":"echo x > x; echo > pipe; cat pipe"}`})
+		ended <- err
+	}()
+	f, err := os.OpenFile(filepath.Join(c.folder, "pipe"), os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	_, err = client.Call(ctx, c.dial(), protocol.Rewind,
+		protocol.RewindParams{Scope: c.scope(), To: c.lastText(), What: protocol.RewindFiles})
+	var wire *protocol.Error
+	if !errors.As(err, &wire) || wire.Reason() != protocol.Busy {
+		t.Errorf("in a run: %v", err)
+	}
+	if f, err = os.OpenFile(filepath.Join(c.folder, "pipe"), os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(c.Dir, "state", "sessions", c.session+".changes")
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Call(ctx, c.dial(), protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: c.session}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the session was deleted: %v", err)
 	}
 }

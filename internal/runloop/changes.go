@@ -189,7 +189,10 @@ func (h *Hub) getChanges(ctx context.Context, p protocol.GetChangesParams) (a pr
 	if _, err := personOf(ctx, protocol.GetChanges.Name()); err != nil {
 		return a, err
 	}
-	a.Later = func(ctx context.Context) (protocol.Changes, error) { return h.changes(ctx, p) }
+	a.Later = func(ctx context.Context) (protocol.Changes, error) {
+		h.awaitTakenUp(ctx)
+		return h.changes(ctx, p)
+	}
 	return a, nil
 }
 

@@ -251,7 +251,9 @@ func (l *loop) serve() {
 			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted {
 				return
 			}
-			begun()
+			if l.m.phase != rewinding || l.m.rewind.fact.RewindID == "" { // else a rewind is being recovered
+				begun()
+			}
 		}
 	}
 }

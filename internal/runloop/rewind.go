@@ -300,6 +300,7 @@ func (h *Hub) rewinding(ctx context.Context, command, sessionID string, in func(
 	if _, err := personOf(ctx, command); err != nil {
 		return a, err
 	}
+	h.awaitTakenUp(ctx) // a former rewind may be under way
 	id, err := h.sessionID(sessionID)
 	if err != nil {
 		return a, err
