@@ -167,19 +167,8 @@ func (c *changing) fromATool(line string) string {
 	if err := os.Symlink(self, say); err != nil && !os.IsExist(err) {
 		c.t.Fatal(err)
 	}
-	c.prompt("!bash " + fmt.Sprintf(`{"command":%q}`, say+" "+c.Socket+" '"+line+"'"))
-	r, err := client.Call(context.Background(), c.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: c.scope()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	text := ""
-	for _, m := range r.Messages {
-		text = string(m)
-		if strings.Contains(text, `"role":"tool"`) {
-			line = text
-		}
-	}
-	return line
+	args := fmt.Sprintf(`{"command":%q,"outside_sandbox":true,"reason":"to try it"}`, say+" "+c.Socket+" '"+line+"'")
+	return c.extension(c.session, "bash", args).Result
 }
 
 // A daemon that is killed in the middle of a rewind has it finished by the next, which says so.

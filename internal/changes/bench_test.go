@@ -38,7 +38,7 @@ func benchmarkScan(b *testing.B, n int, git bool) {
 	u := manyFiles(b, n, git)
 	began := time.Now()
 	u.e.Warm(context.Background(), u.f)
-	b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-ms")
+	first := time.Since(began)
 	time.Sleep(2 * slack)
 	u.e.Warm(context.Background(), u.f)
 	b.ResetTimer()
@@ -47,6 +47,7 @@ func benchmarkScan(b *testing.B, n int, git bool) {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(first.Milliseconds()), "first-ms")
 }
 
 func BenchmarkUnchanged10000(b *testing.B)      { benchmarkScan(b, 10_000, true) }
