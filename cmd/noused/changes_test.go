@@ -203,7 +203,8 @@ func TestTheNextDaemonFinishesARewind(t *testing.T) {
 	if c.file("a.txt") != "one\n" || c.file("new.txt") != "none" || st.LeafID != "" {
 		t.Errorf("recovered: %q, %q, leaf %q", c.file("a.txt"), c.file("new.txt"), st.LeafID)
 	}
-	if log := string(c.Log.Bytes()); !strings.Contains(log, "the rewind "+done.RewindID+", which was interrupted, was finished") {
+	said := "the rewind " + done.RewindID + ", which was interrupted, was finished"
+	if !strings.Contains(string(c.Log.Bytes()), said) {
 		t.Error("the log does not say so")
 	}
 	if _, err := client.Call(ctx, c.dial(), protocol.UndoRewind,

@@ -21,7 +21,8 @@ func manyFiles(b *testing.B, n int, git bool) *folderUnder {
 				b.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(fmt.Sprintf("%s/f%d.go", dir, i), []byte(strings.Repeat("package x\n", i%50)), 0o644); err != nil {
+		text := strings.Repeat("package x\n", i%50)
+		if err := os.WriteFile(fmt.Sprintf("%s/f%d.go", dir, i), []byte(text), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

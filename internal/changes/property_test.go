@@ -46,7 +46,8 @@ func edit(t testing.TB, r *rand.Rand, top, only string) {
 	fail := func(err error) {
 		// what is in the way may be: a file where a folder is wanted
 		if err != nil && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, os.ErrNotExist) &&
-			!errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOTEMPTY) {
+			!errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ELOOP) &&
+			!errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOTEMPTY) {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +197,7 @@ func TestKilled(t *testing.T) {
 	_ = e.Apply(f, name, "rew-1")
 }
 
-// A process is killed in the middle of a rewind: recovering finishes it, and what there is
+// A process is killed in the middle of a rewind: recovering finishes it, and the folder
 // is what was before or what is after, never a mixture.
 func TestAKillLeavesNoHalf(t *testing.T) {
 	finished := 0

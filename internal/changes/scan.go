@@ -260,7 +260,8 @@ func (s *scanner) anew(ctx context.Context) error {
 	}
 	slices.SortFunc(s.now.Folders, func(a, b folder) int { return strings.Compare(a.Path, b.Path) })
 	if err = s.eachFolder(ctx, func(i int) error {
-		f, err := s.look(ctx, s.now.Folders[i].Path, dirs[s.now.Folders[i].Path], s.wasAt(s.now.Folders[i].Path), func(rel string) (listed, bool) {
+		rel := s.now.Folders[i].Path
+		f, err := s.look(ctx, rel, dirs[rel], s.wasAt(rel), func(rel string) (listed, bool) {
 			return files[rel], trusted[rel]
 		})
 		s.now.Folders[i] = f
