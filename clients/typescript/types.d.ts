@@ -151,6 +151,42 @@ export interface CallToolParams {
   token?: string;
 }
 
+export interface ChangesFiles {
+  /** lines */
+  added: number;
+  binary: boolean;
+  /** its content is not kept: it cannot be shown, or taken back */
+  left_out?: boolean;
+  /** of one that was renamed */
+  old_path?: string;
+  path: string;
+  /** lines */
+  removed: number;
+  /** another session was at work in the folder, and may have made the change */
+  shared?: boolean;
+  status: "added" | "modified" | "deleted" | "renamed";
+}
+
+export interface ChangesMissing {
+  run_id: string;
+  turn_id: string;
+  why: string;
+}
+
+export interface Changes {
+  /** as git diff prints it, at most 1 MiB */
+  diff?: string;
+  /** by path */
+  files: Array<ChangesFiles>;
+  /** what paths are relative to */
+  folder: string;
+  /** turns whose changes are not known */
+  missing?: Array<ChangesMissing>;
+  session_id: string;
+  /** diff lacks some of it: ask for one file */
+  truncated?: boolean;
+}
+
 export interface CompactSessionParams {
   /** what the summary should mind */
   instruction?: string;
@@ -273,6 +309,19 @@ export interface FollowUpParams {
   /** absent: the active session */
   session_id?: string;
   text: string;
+}
+
+export interface GetChangesParams {
+  /** tell the diff, too */
+  diff?: boolean;
+  /** a message, a run or RUN/TURN; default: the beginning */
+  from?: string;
+  /** only this file, as files name it */
+  path?: string;
+  /** absent: the active session */
+  session_id?: string;
+  /** a run or RUN/TURN, which is included, or a message, which is not; default: the end */
+  to?: string;
 }
 
 export interface GetMessagesParams {
@@ -744,6 +793,42 @@ export interface Pruned {
 }
 
 export interface ReloadToolsParams {
+}
+
+export interface RewindParams {
+  /** change nothing, only tell */
+  dry_run?: boolean;
+  /** paths that are taken back in spite of a conflict */
+  force?: Array<string>;
+  /** absent: the active session */
+  session_id?: string;
+  /** a message of the user: all is as before it */
+  to: string;
+  what: "files" | "conversation" | "both";
+}
+
+export interface RewoundConflicts {
+  path: string;
+  why: string;
+}
+
+export interface RewoundFiles {
+  action: "restore" | "remove" | "change";
+  path: string;
+}
+
+export interface Rewound {
+  /** by path */
+  conflicts: Array<RewoundConflicts>;
+  /** by path */
+  files: Array<RewoundFiles>;
+  /** the entry that the session goes on from */
+  leaf_id: string;
+  /** empty where nothing was done */
+  rewind_id: string;
+  session_id: string;
+  /** of the message that was taken back */
+  text?: string;
 }
 
 export interface SearchResultsMatches {
@@ -1551,6 +1636,17 @@ export interface TurnStart {
   turn_id: string;
 }
 
+export interface UndoRewindParams {
+  /** change nothing, only tell */
+  dry_run?: boolean;
+  /** paths that are put back in spite of a conflict */
+  force?: Array<string>;
+  /** default: the latest that was not undone */
+  rewind_id?: string;
+  /** absent: the active session */
+  session_id?: string;
+}
+
 export interface UsageReportRowsCost {
   /** each call rounded to a billionth, half up */
   amount: number;
@@ -1649,6 +1745,8 @@ export interface Commands {
   extension_command: { payload: ExtensionCommandParams; reply: ExtensionResult };
   /** Queues a text that is delivered when the run would otherwise end. */
   follow_up: { payload: FollowUpParams; reply: InputAccepted };
+  /** Tells what a session's turns have changed in its folder; refused to the daemon's own descendants. */
+  get_changes: { payload: GetChangesParams; reply: Changes };
   /** Lists a session's messages from its root to a leaf. */
   get_messages: { payload: GetMessagesParams; reply: Messages };
   /** Tells what a session and the daemon are doing. */
@@ -1681,6 +1779,8 @@ export interface Commands {
   prune: { payload: PruneParams; reply: Pruned };
   /** Reads the tool descriptors again; calls that run are not disturbed. */
   reload_tools: { payload: ReloadToolsParams; reply: ToolsReloaded };
+  /** Takes back what a session did since a message, or tells what it would; refused to the daemon's own descendants. */
+  rewind: { payload: RewindParams; reply: Rewound };
   /** Finds a text in the messages and summaries of all sessions. */
   search_sessions: { payload: SearchSessionsParams; reply: SearchResults };
   /** Chooses the tools that a session offers to the model. */
@@ -1705,6 +1805,8 @@ export interface Commands {
   steer: { payload: SteerParams; reply: InputAccepted };
   /** Makes a session the active one. */
   switch_session: { payload: SwitchSessionParams; reply: Session };
+  /** Puts back what a rewind took back; refused to the daemon's own descendants. */
+  undo_rewind: { payload: UndoRewindParams; reply: Rewound };
   /** Takes a queued text back, before it is delivered. */
   withdraw: { payload: WithdrawParams; reply: Withdrawn };
 }

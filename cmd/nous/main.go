@@ -188,7 +188,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		"session": {
 			a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(),
 			a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(),
-			a.searchCommand(), a.showCommand(), a.exportCommand(), a.landCommand(), a.prCommand(),
+			a.searchCommand(), a.showCommand(), a.exportCommand(), a.diffCommand(), a.rewindCommand(),
+			a.landCommand(), a.prCommand(),
 		},
 		"daemon": {
 			a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(),

@@ -55,6 +55,7 @@ type Config struct {
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
 	Sandbox      sandboxSettings
 	Retention    retention
+	ChangesMax   int64         // bytes of content that is kept of what a session changes
 	Fleet        fleetSettings // no URL: none
 	Hooks        []hookfile.Hook
 }
@@ -149,6 +150,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Private = append(r.private(cfg.StateDir), cfg.Fleet.keyFiles()...)
 	cfg.Sandbox = r.sandbox(cfg.Workdir, append(slices.Clip(cfg.Private), cfg.LogDir))
 	cfg.Retention = r.retention()
+	cfg.ChangesMax = r.changesMax()
 	cfg.Policy = r.policy()
 	cfg.Hooks = r.hooks()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {

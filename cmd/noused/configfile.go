@@ -24,6 +24,7 @@ type fileSections struct {
 	Notify    struct{}            `toml:"notify"`
 	Sandbox   struct{}            `toml:"sandbox"`
 	Retention struct{}            `toml:"retention"`
+	Changes   struct{}            `toml:"changes"`
 	Fleet     struct{}            `toml:"fleet"`
 	Providers map[string]struct{} `toml:"providers"`
 	Agent     map[string]struct{} `toml:"agent"`

@@ -105,6 +105,9 @@ var fileKeys = []fileKey{
 		"oldest first. Default: as many are kept as there is room for."},
 	{"retention.audit_larger", "size", "What the files of the audit journal have together at most. Default: 80MiB."},
 
+	{"changes.max", "size", "How much of the content of files is kept of a session, so that what its turns " +
+		"have changed can be shown, and taken back. Default: 1GiB."},
+
 	{
 		"fleet.url", "URL, or an array of them",
 		"The NATS servers of the fleet that the daemon is in: nats://, tls:// or wss://. Default: it is in none.",

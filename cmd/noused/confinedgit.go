@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 
@@ -19,16 +18,16 @@ const maxSaid = 64 << 10
 // executes there (hooks, filters).
 func confinedGit(tools *registry.Registry) worktree.Runner {
 	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
-		if c.In != nil {
-			return errors.New("a confined git reads nothing")
-		}
-		box := proc.Sandbox{Name: "git", Workdir: os.DevNull}
+		box := proc.Sandbox{Name: "git", Workdir: os.DevNull, Read: c.Read}
 		if len(c.Write) > 0 {
 			box.Workdir, box.Write, box.Fixed = c.Write[0], c.Write[1:], c.Write[:1]
 		}
 		p, err := tools.StartConfined(ctx, box, proc.Command{Name: "git", Path: c.Path, Args: c.Args, Dir: "/", Env: c.Env})
 		if err != nil {
 			return err
+		}
+		if len(c.In) > 0 {
+			_ = p.Send(c.In) // nothing else is in the queue
 		}
 		p.CloseInput()
 		_, _ = io.Copy(out, p) // of what a killed one has printed, nothing is used

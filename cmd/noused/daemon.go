@@ -235,6 +235,7 @@ func (d *Daemon) wire() error {
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
 		Instructions: instructionsAdapter{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
 		Agents: hostedAgents{d.agents}, Token: d.tokens.is,
+		Changes:         d.openChanges(),
 		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,

@@ -30,7 +30,8 @@ func AnsweredLate(params protocol.Params) bool {
 	switch p := params.(type) {
 	case protocol.PromptParams:
 		return p.Wait == nil || *p.Wait
-	case protocol.ExtensionCommandParams, protocol.CallToolParams, protocol.CompactSessionParams, protocol.PruneParams:
+	case protocol.ExtensionCommandParams, protocol.CallToolParams, protocol.CompactSessionParams, protocol.PruneParams,
+		protocol.GetChangesParams, protocol.RewindParams, protocol.UndoRewindParams:
 		return true
 	default:
 		return false

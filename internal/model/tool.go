@@ -158,6 +158,7 @@ type Verdict struct {
 	Always             string // a hosted agent's own way to be asked no more, in its words
 	NotOnce            bool   // a hosted agent has no way to allow this one call
 	Changes            bool   // a file, which can be shown before
+	Reads              bool   // the call changes nothing, whatever its arguments are
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed
 	Path               string // that it is about (Invocation.Path)

@@ -139,6 +139,12 @@ var (
 		"Answers the question whether something may be done; refused to the daemon's own descendants.")
 	SetApprovalMode = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added,
 		"Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants.")
+	GetChanges = defineLong[GetChangesParams, Changes]("get_changes", Added,
+		"Tells what a session's turns have changed in its folder; refused to the daemon's own descendants.")
+	Rewind = defineLong[RewindParams, Rewound]("rewind", Added,
+		"Takes back what a session did since a message, or tells what it would; refused to the daemon's own descendants.")
+	UndoRewind = defineLong[UndoRewindParams, Rewound]("undo_rewind", Added,
+		"Puts back what a rewind took back; refused to the daemon's own descendants.")
 	Prune = defineLong[PruneParams, Pruned]("prune", Added,
 		"Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
 	Shutdown = define[ShutdownParams, ShutdownAccepted]("shutdown", Added,

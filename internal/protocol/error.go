@@ -53,6 +53,8 @@ const (
 	NoModel            Reason = "no_model"
 	AgentMissing       Reason = "agent_missing"
 	UnsupportedByAgent Reason = "unsupported_by_agent"
+	Busy               Reason = "busy"
+	NoSuchRewind       Reason = "no_such_rewind"
 )
 
 // CauseBegun is the cause of a shutting_down that ends a command which had begun. Without

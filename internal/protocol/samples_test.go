@@ -64,6 +64,10 @@ func sampleParams() []Params {
 		PromptParams{Text: "hi", Approvals: "deny"},
 		DeleteSessionParams{SessionID: "ses-1"},
 		PruneParams{DryRun: true},
+		GetChangesParams{},
+		GetChangesParams{Scope: scope, From: "msg-1", To: "run-1/2", Diff: true, Path: "a.go"},
+		RewindParams{Scope: scope, To: "msg-1", What: RewindBoth, DryRun: true, Force: []string{"a.go"}},
+		UndoRewindParams{Scope: scope, RewindID: "rew-1", DryRun: true, Force: []string{"a.go"}},
 		SearchSessionsParams{Text: "lantern"},
 		SearchSessionsParams{Text: "lantern", Limit: ptr(10)},
 		ListToolsParams{Scope: scope},
@@ -165,6 +169,18 @@ func sampleReplies() []Reply {
 		Messages{SessionID: "ses-1"},
 		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, shown, message}, LeafID: "msg-1"},
 		Session{SessionID: "ses-1", Active: true},
+		Changes{SessionID: "ses-1", Folder: "/src", Files: []ChangedFile{}},
+		Changes{
+			SessionID: "ses-1", Diff: ptr("diff --git a/a b/b\n"), Truncated: true,
+			Files: []ChangedFile{{
+				Path: "b", Status: "renamed", OldPath: "a", Added: 1, Removed: 2, Binary: true, Shared: true, LeftOut: true,
+			}},
+			Missing: []MissingTurn{{RunID: "run-1", TurnID: "2", Why: "it took too long"}},
+		},
+		Rewound{
+			SessionID: "ses-1", RewindID: "rew-1", Files: []RewoundFile{{Path: "a", Action: "restore"}},
+			Conflicts: []RewindConflict{{Path: "b", Why: "it has changed"}}, LeafID: "msg-1", Text: "hello",
+		},
 		Pruned{
 			DryRun: true, Limits: PruneLimits{
 				SessionsOlder: "90d", SessionsLarger: "2GiB", ToolOutputOlder: "30d",

@@ -45,8 +45,10 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"set_model": {"model"}, "set_agent_option": {"id", "value"}, "reload_tools": {},
 			"list_models": {}, "get_system": {}, "list_skills": {}, "list_agents": {}, "call_tool": {"name"},
 			"withdraw": {"input_id"}, "set_title": {"title"},
-			"mark_read": {},
-			"prune":     {}, "expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"},
+			"mark_read":   {},
+			"prune":       {},
+			"get_changes": {}, "rewind": {"to", "what"}, "undo_rewind": {},
+			"expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"},
 			"set_approval_mode": {"mode"}, "shutdown": {},
 		},
 		Optional: map[string][]string{
@@ -57,7 +59,10 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"branch_session":    {"parent_id"},
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"},
 			"set_leaf": {"session_id"}, "get_tree": {"session_id"},
-			"prune": {"dry_run"}, "list_sessions": {"limit", "before", "workdir"}, "delete_session": {},
+			"prune": {"dry_run"}, "get_changes": {"session_id", "from", "to", "diff", "path"},
+			"rewind":        {"session_id", "dry_run", "force"},
+			"undo_rewind":   {"session_id", "rewind_id", "dry_run", "force"},
+			"list_sessions": {"limit", "before", "workdir"}, "delete_session": {},
 			"search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "set_agent_option": {"session_id"},
 			"reload_tools": {}, "list_models": {"session_id", "probe"},
@@ -98,6 +103,8 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"tree":            {"session_id", "leaf_id", "nodes"},
 			"sessions":        {"sessions"},
 			"session_deleted": {"session_id"},
+			"changes":         {"session_id", "folder", "files"},
+			"rewind":          {"session_id", "rewind_id", "files", "conflicts", "leaf_id"},
 			"pruned": {
 				"dry_run", "limits", "config", "sessions", "tool_output", "audit", "truncated",
 				"sums", "problems",
@@ -151,7 +158,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"set_agent_option", "reload_tools",
 		"list_models",
 		"get_system", "list_skills", "list_agents", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve",
-		"set_approval_mode", "prune", "shutdown",
+		"set_approval_mode", "get_changes", "rewind", "undo_rewind", "prune", "shutdown",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

@@ -100,6 +100,9 @@ const (
 	StatusSessionDeleted  Code = "session_deleted"
 	StatusOperationOutput Code = "operation_output" // what an extension_command says while it runs
 
+	StatusChangesUnavailable Code = "changes_unavailable" // what a turn changes is not recorded
+	StatusRewindRecovered    Code = "rewind_recovered"    // one that was interrupted was finished, or taken back
+
 	StatusApprovalRequested Code = "approval_requested"
 	StatusApprovalResolved  Code = "approval_resolved"
 )

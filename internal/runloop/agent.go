@@ -163,7 +163,7 @@ func (m *machine) callAgent() {
 func (m *machine) streamAgent() {
 	m.msg = message{id: m.newID("msg-"), model: m.s.Agent}
 	m.await(streaming, work{call: &modelCall{
-		agent: &model.AgentTurn{
+		before: m.recordFirst(false), workdir: m.workdir(), agent: &model.AgentTurn{
 			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Texts: m.s.Texts, Fresh: m.s.Texts - m.s.Taken,
 			Again: m.turnCut, Session: m.s.AgentSession, Cut: m.cutCalls, Choices: m.s.Choices,
 		},
@@ -389,6 +389,7 @@ func (l *loop) streamAgent(ctx context.Context, gen int, call modelCall, req mod
 	if l.agent == nil {
 		return errors.New("this daemon hosts no agents")
 	}
+	l.recordBefore(ctx, gen, call.workdir, call.before)
 	req.Agent = call.agent
 	req.Load = func(int) ([]model.Message, func(), error) { return l.loadForAgent(ctx, gen, call) }
 	for delta, err := range l.agent.Stream(ctx, req) {

@@ -83,7 +83,7 @@ func (m *machine) act(inv *model.Invocation, v model.Verdict, diff string) {
 		m.askCall(inv.ToolCall, v, diff)
 	default:
 		inv.Allowed = v.Decision == model.Allow
-		m.startCall(inv)
+		m.startCall(inv, v.Reads)
 	}
 }
 
@@ -105,14 +105,14 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	return rules
 }
 
-// startCall makes a call that may be made.
-func (m *machine) startCall(inv *model.Invocation) {
+// startCall makes a call that may be made; one that reads changes nothing.
+func (m *machine) startCall(inv *model.Invocation, reads bool) {
 	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
 	q := m.s.Run.Question
 	filled := q != nil && q.CallID == m.call.ID && len(q.Arguments) > 0 // the message has others
 	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
-	w := work{tool: inv}
+	w := work{tool: inv, before: m.recordFirst(reads || m.searches(inv.ToolCall) || m.hosted())}
 	m.call.Arguments, m.msg.calls = nil, nil
 	if len(inv.Arguments) > longArguments && !filled {
 		w.made, w.size, inv.Arguments = m.s.Calling(), len(inv.Arguments), nil
@@ -374,7 +374,7 @@ func (m *machine) startAllowed(call model.ToolCall) {
 	}
 	inv.Allowed, inv.Path = v.Decision != "", cmp.Or(v.Path, asked)
 	inv.Option = m.s.Run.Question.Decided.Option
-	m.startCall(inv)
+	m.startCall(inv, v.Reads)
 }
 
 // resumeQuestion goes on where a former daemon asked something. What was answered

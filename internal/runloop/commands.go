@@ -58,6 +58,9 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 			return requestAs[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
 		})
 	protocol.Handle(mux, protocol.Expand, h.expand)
+	protocol.Handle(mux, protocol.GetChanges, h.getChanges)
+	protocol.Handle(mux, protocol.Rewind, h.rewind)
+	protocol.Handle(mux, protocol.UndoRewind, h.undoRewind)
 	protocol.HandleFunc(mux, protocol.Approve, h.approve)
 	protocol.HandleFunc(mux, protocol.SetApprovalMode, h.setApprovalMode)
 	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead,

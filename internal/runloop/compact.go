@@ -19,7 +19,7 @@ func (in compactIn) step(m *machine) {
 		m.refuse(in.ticket, m.unsupported("compact a session"))
 	case m.s.Run != nil:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
-	case m.phase == compacting:
+	case m.phase == compacting, m.phase == rewinding:
 		m.postpone(in.ticket, in)
 	case !m.summarise(&compaction{ticket: in.ticket, trigger: protocol.TriggerManual, instruction: in.instruction}):
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn",

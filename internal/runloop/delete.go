@@ -18,6 +18,8 @@ func (in deleteIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
 	case m.phase == compacting:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
+	case m.phase == rewinding:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
 	default:
 		m.deleted = true
 		m.reply(in.ticket, nil)

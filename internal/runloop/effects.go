@@ -25,6 +25,8 @@ type effects struct {
 	cut     bool               // the hosted agent is to end its turn
 	results []callResult       // of the hosted agent's calls
 	pause   bool               // the next program has it
+	faults  []error            // for the log
+	settle  bool               // what the turn has changed is written down
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }
@@ -64,7 +66,13 @@ type work struct {
 	search *toolset
 	look   *precheck
 	stop   *stopCheck
+	before string // not "": a turn, for which the folder is recorded before the tool is called
+	after  string // not "": a turn, for which the folder is recorded
+	rewind *rewindWork
 }
+
+// waits reports that it starts once what was decided is on the disk.
+func (w work) waits() bool { return w.tool != nil || w.rewind != nil || w.after != "" }
 
 // precheck finds out more of a call before it is decided: what orchestrators say, and
 // what it would change.
@@ -80,6 +88,10 @@ type modelCall struct {
 	// history is what the request's messages are made of, with fit.
 	history session.Conversation
 	fit     func([]model.Message) []model.Message
+
+	warm bool // the folder is recorded meanwhile
+	// not "": a turn, for which that folder is recorded before the agent is prompted
+	before, workdir string
 
 	agent *model.AgentTurn // not nil: a hosted agent answers, and what follows is not set
 

@@ -147,7 +147,7 @@ type noteIn struct {
 }
 
 func (in noteIn) step(m *machine) {
-	if m.s.Run != nil || m.phase == compacting {
+	if m.s.Run != nil || m.phase == compacting || m.phase == rewinding {
 		m.postpone(in.ticket, in)
 		return
 	}

@@ -45,7 +45,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models, Agents,
-// Token, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
+// Changes, Token, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in all sessions where there are no Models.
@@ -66,6 +66,8 @@ type Options struct {
 	Agents Agents
 	// Token reports whether a token is a hosted agent's for that session. Nil: none is.
 	Token func(sessionID, token string) bool
+	// Changes record what turns do to folders. Nil: nothing does.
+	Changes Changes
 	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.

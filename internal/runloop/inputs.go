@@ -76,6 +76,8 @@ func (in promptIn) step(m *machine) {
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
+	case m.phase == rewinding:
+		m.postpone(in.ticket, in)
 	case run == nil && m.phase == compacting && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf, run != nil && run.Aborting &&
 		kind != "":
 		m.postpone(in.ticket, in)
@@ -121,6 +123,8 @@ func (in queueIn) step(m *machine) {
 	}
 	run, orPrompt := m.s.Run, in.p.IfIdle == protocol.KindPrompt
 	switch {
+	case m.phase == rewinding && orPrompt:
+		m.postpone(in.ticket, in)
 	case run != nil && !run.Aborting:
 		m.enqueue(in.ticket, in.kind, command, in.p.Text, in.p.IdempotencyKey, in.images)
 	case !orPrompt && run != nil:
@@ -266,6 +270,7 @@ func (in abortIn) step(m *machine) {
 			m.endMessage(model.StopAborted)
 		}
 		m.finishAbort()
+	case recording: // it ends the run
 	case looking, ending:
 		m.cancel()
 		m.finishAbort()
@@ -374,6 +379,8 @@ func (in leafIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
 	case m.phase == compacting: // it would hold up whatever its client sends next
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
+	case m.phase == rewinding:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
 	case m.s.Entry(in.leafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
 	case m.hosted() && in.leafID != m.s.Leaf:

@@ -82,6 +82,9 @@ type loop struct {
 
 	open     protocol.Ref            // the run and turn that have been announced and have not ended
 	cancel   context.CancelCauseFunc // of the running work, if any
+	life     context.Context         // ends when the loop does
+	die      context.CancelFunc      // of life
+	warming  atomic.Bool             // the folder is recorded beside a model's answer
 	running  sync.WaitGroup
 	captures map[string]*capture // by run
 	question string              // the id of the one that asked is of
@@ -107,6 +110,8 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), begun: make(chan struct{}),
 		done: make(chan struct{}),
 	}
+	l.m.records = e.Changes != nil
+	l.life, l.die = context.WithCancel(context.Background())
 	if e.Models != nil {
 		l.m.windowOf, l.m.fallbacks = e.Models.Window, e.Models.Fallbacks
 	}
@@ -249,7 +254,9 @@ func (l *loop) serve() {
 			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted {
 				return
 			}
-			begun()
+			if l.m.phase != rewinding || l.m.rewind.fact.RewindID == "" { // else a rewind is being recovered
+				begun()
+			}
 		}
 	}
 }
@@ -319,7 +326,7 @@ func (l *loop) commit() error {
 	if out.pause && l.keeps != nil {
 		l.keeps.Pause()
 	}
-	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
+	early := err == nil && !slices.ContainsFunc(out.work, work.waits)
 	if early {
 		l.startAll(out.work)
 	}
@@ -343,6 +350,12 @@ func (l *loop) commit() error {
 			})
 		}
 		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
+	}
+	if out.settle && l.env.Changes != nil {
+		l.env.Changes.Settle(l.id, l.m.workdir())
+	}
+	for _, why := range out.faults {
+		l.env.Fault(l.id, why)
 	}
 	for _, ev := range out.audits {
 		l.env.Audit(ev)
@@ -488,7 +501,7 @@ func (l *loop) startAll(jobs []work) {
 
 // start starts a piece of work, or cancels the running one.
 func (l *loop) start(w work) {
-	if w.call == nil && w.tool == nil && w.look == nil && w.stop == nil {
+	if w.call == nil && w.tool == nil && w.look == nil && w.stop == nil && w.after == "" && w.rewind == nil {
 		if l.cancel != nil {
 			l.cancel(errAborted)
 		}
@@ -498,6 +511,7 @@ func (l *loop) start(w work) {
 		w.call.history = w.call.history.Unread()
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
+	workdir := l.m.workdir()
 	l.cancel = cancel
 	l.working.Add(1)
 	l.running.Go(func() {
@@ -508,6 +522,10 @@ func (l *loop) start(w work) {
 			l.callModel(ctx, w.gen, *w.call)
 		case w.tool != nil:
 			l.callTool(ctx, w)
+		case w.after != "":
+			l.recordAfter(ctx, w.gen, workdir, w.after)
+		case w.rewind != nil:
+			l.doRewind(ctx, w.gen, *w.rewind)
 		case w.stop != nil:
 			l.checkStop(ctx, w.gen, *w.stop)
 		default:
@@ -518,6 +536,7 @@ func (l *loop) start(w work) {
 
 // abandon ends the running work and waits for it.
 func (l *loop) abandon() {
+	l.die()
 	if l.cancel != nil {
 		l.cancel(errShutdown)
 	}

@@ -58,6 +58,9 @@ type machine struct {
 	stopHooks func(workdir string) bool
 	agents    Agents // nil: there are none
 	agent     Agent  // of a hosted session; nil in one that is only read
+	records   bool   // what turns do to the folder is recorded
+	rewind    rewind // that is under way
+	change    change // of the open turn, to the folder
 	outside   outsideCall
 	serves    func(callID string) bool // whether the hosted agent calls a tool of ours so; nil: never
 	turnCut   bool                     // the agent may have been sent the turn's texts by a former daemon
@@ -105,6 +108,8 @@ const (
 	compacting              // deltas of the summary gen
 	modelless               // a model that can be asked
 	ending                  // what hooks say to the end of the run
+	recording               // what the turn has changed in the folder
+	rewinding               // what a rewind does to the folder
 	parked                  // nothing more: the daemon is stopping
 )
 
@@ -232,7 +237,7 @@ func (m *machine) startTurn(kind protocol.Kind, inputs []session.Input) {
 	if m.park() {
 		return
 	}
-	m.trouble = trouble{}
+	m.trouble, m.change = trouble{}, change{told: m.change.told}
 	run := m.s.Run
 	ids := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -318,7 +323,7 @@ func (m *machine) callModel() {
 	m.asked = m.answering()
 	m.msg = message{id: m.newID("msg-"), model: m.asked.Name}
 	call := &modelCall{
-		choice: m.asked, req: model.Request{
+		warm: m.records && !m.change.begun, choice: m.asked, req: model.Request{
 			Repair: m.repair(), Effort: model.Effort{Level: m.asked.Effort},
 			Output: []byte(m.s.Run.Terms.OutputSchema),
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
@@ -492,8 +497,16 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 	m.afterTurn()
 }
 
-// afterTurn makes room for the next turn, if need be, and goes on.
+// afterTurn makes room for the next turn, if need be, and goes on, once it is recorded
+// what the turn has changed.
 func (m *machine) afterTurn() {
+	if m.recordTurn(m.afterRecord) {
+		return
+	}
+	m.afterRecord()
+}
+
+func (m *machine) afterRecord() {
 	if m.full() && m.spent() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 		return
 	}

@@ -129,6 +129,30 @@ type Modules interface {
 	Transform(ctx context.Context, sessionID, workdir string, messages []model.Message) ([]model.Message, error)
 }
 
+// Changes records what turns do to a session's folder, and takes it back. All of its methods
+// block for the disk, and those with a ctx no longer than that. An OID is "" where nothing
+// has changed.
+type Changes interface {
+	// Warm has the next Before be quick.
+	Warm(ctx context.Context, sessionID, workdir string)
+	// Before records the folder for a turn, unless that was done.
+	Before(ctx context.Context, sessionID, workdir, turn string) error
+	// After keeps what has changed since Before, nothing where that was not called. The
+	// caller calls Settle once it has written that down.
+	After(ctx context.Context, sessionID, workdir, turn string) (model.Recorded, error)
+	Settle(sessionID, workdir string)
+	// Show tells what steps have changed together, in all files or the one at a path.
+	Show(ctx context.Context, sessionID, workdir string, steps []model.ChangeStep, path string, diff bool) (
+		model.ChangeReport, error)
+	// Plan finds out what takes the steps back. With keep set it can be applied.
+	Plan(ctx context.Context, sessionID, workdir string, steps []model.ChangeStep, force []string, keep bool) (
+		model.RewindPlan, error)
+	// Apply does it; after an error all is as it was, as far as the error does not say else.
+	Apply(sessionID, workdir, changes, rewindID string) error
+	// Recover finishes what a former daemon had begun to apply, or takes it back.
+	Recover(sessionID, workdir, changes, rewindID string) (finished bool, err error)
+}
+
 // Events is the daemon's numbered event log.
 type Events interface {
 	// Append publishes the events in order and returns their encoded lines,

@@ -25,6 +25,10 @@ func (in resumeIn) step(m *machine) {
 		return
 	}
 	run := m.s.Run
+	if m.s.Rewind != nil {
+		m.recoverRewind()
+		return
+	}
 	if run == nil { // a crash between a prompt's record and its run's
 		if prompts := m.prompts(); len(prompts) > 0 {
 			m.openRun(prompts[0])
@@ -35,6 +39,7 @@ func (in resumeIn) step(m *machine) {
 	if in.fault {
 		why = "the session's journal can be written again, and the run goes on"
 	}
+	m.change.former = run.Turn > 0
 	m.endInterrupted()
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusRunResumed, Message: why})
@@ -126,6 +131,7 @@ func (m *machine) answerInterrupted() bool {
 
 func (m *machine) giveUp(why *protocol.Error) {
 	m.withdraw(protocol.ByAbort)
+	end := func() { m.endRun(protocol.StopError, why) }
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()
 		m.record(session.TurnEnded{
@@ -134,7 +140,9 @@ func (m *machine) giveUp(why *protocol.Error) {
 		})
 		m.publish(protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError, Error: wireRunError(why)})
 	}
-	m.endRun(protocol.StopError, why)
+	if !m.recordTurn(end) {
+		end()
+	}
 }
 
 // resumeTurn goes on inside an open turn, from the last entry that is kept.

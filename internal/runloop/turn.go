@@ -46,6 +46,9 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall, part *budget
 	if call.agent != nil {
 		return l.streamAgent(ctx, gen, call, req, part)
 	}
+	if call.warm {
+		l.warm(call.from.Workdir)
+	}
 	var o offer
 	if call.any() {
 		if err := l.ready(ctx, gen, call.from); err != nil {
@@ -210,6 +213,7 @@ func (l *loop) callTool(ctx context.Context, w work) {
 		}
 		defer done()
 	}
+	l.recordBefore(ctx, gen, inv.Workdir, w.before)
 	if w.search != nil {
 		res, found := l.env.searchTools(ctx, inv, *w.search)
 		_ = l.post(context.Background(), foundIn{gen, found})

@@ -21,6 +21,9 @@ const MaxImage = 5 << 20
 // filesExt is behind a session's id in the name of the folder of its images.
 const filesExt = ".files"
 
+// changesExt is behind it in that of the folder of what it has changed.
+const changesExt = ".changes"
+
 // imageExts are the types of image that are kept, and how their files' names end.
 var imageExts = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
@@ -38,6 +41,11 @@ type Image struct {
 
 // FilesDir is the folder of a session's images, which need not be there.
 func (s *Store) FilesDir(id string) string { return filesDir(s.path(id)) }
+
+// ChangesDir is the folder of what a session has changed, which need not be there.
+func (s *Store) ChangesDir(id string) string {
+	return strings.TrimSuffix(s.path(id), journalExt) + changesExt
+}
 
 // filesDir is the folder that belongs to the journal at path.
 func filesDir(path string) string { return strings.TrimSuffix(path, journalExt) + filesExt }

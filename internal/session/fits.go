@@ -65,6 +65,13 @@ func (s *State) fits(fact Fact) error {
 		if f.CallID == "" {
 			return errNoID
 		}
+	case RewindBegun:
+		if f.RewindID == "" {
+			return errNoID
+		}
+		if s.Run != nil || s.Rewind != nil {
+			return errors.New("a rewind in the middle of a run, or of another")
+		}
 	case ApprovalAsked:
 		if f.ApprovalID == "" {
 			return errNoID

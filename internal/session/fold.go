@@ -86,7 +86,7 @@ func (s *State) apply(r Record) error {
 	case RuleKept:
 		s.kept(f.ApprovalID)
 	default:
-		if s.applySetting(r.Fact) {
+		if s.applySetting(r.Fact) || s.applyChanges(r.Fact) {
 			break
 		}
 		if err := s.applyRun(r.Fact, r.At); err != nil {

@@ -66,16 +66,19 @@ func (s *Store) Footprints(ctx context.Context) ([]Footprint, error) {
 	return all, nil
 }
 
-// bytesOf are those of a file, or of the files in a folder. What is gone has none.
+// bytesOf are those of a file, or of the files in a folder and below. What is gone has none.
 func bytesOf(path string, info fs.FileInfo) (n int64) {
 	if !info.IsDir() {
 		return info.Size()
 	}
-	entries, _ := os.ReadDir(path)
-	for _, e := range entries {
+	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			n += info.Size()
 		}
-	}
+		return nil
+	})
 	return n
 }

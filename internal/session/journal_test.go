@@ -134,6 +134,14 @@ func life() []Record {
 		AgentTook{Texts: 1},
 		AgentPrompted{RunID: "run-5", Text: "Go on."},
 		AgentChose{Choice: model.AgentChoice{ID: "model", Value: "large"}},
+		TurnChanged{RunID: "run-5", Turn: 1, Changes: "45b983be36b73c0788dc9cbcb76cbb80fc7bb057", Files: 2},
+		TurnChanged{RunID: "run-5", Turn: 2, Missing: "it was not done within 2s"},
+		RunEnded{RunID: "run-5", StopReason: "completed"},
+		RewindBegun{
+			RewindID: "rew-1", To: "m4", What: "both", Changes: "45b983be36b73c0788dc9cbcb76cbb80fc7bb057", Leaf: "m3",
+			Was: "m6", Undoes: "rew-0",
+		},
+		RewindEnded{RewindID: "rew-1", TakenBack: true},
 	}
 	var records []Record
 	for i, f := range facts {

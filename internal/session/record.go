@@ -526,6 +526,10 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"approval_decided":  decodeFact[ApprovalDecided],
 	"approval_mode_set": decodeFact[ApprovalModeSet],
 	"rule_kept":         decodeFact[RuleKept],
+
+	"turn_changed": decodeFact[TurnChanged],
+	"rewind_begun": decodeFact[RewindBegun],
+	"rewind_ended": decodeFact[RewindEnded],
 }}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {

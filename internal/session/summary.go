@@ -301,8 +301,10 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 	}
 	g.Title, g.inherited = retitled(g.Title, g.inherited, fact)
 	switch kind {
-	case Input{}.kind(), RunStarted{}.kind():
+	case Input{}.kind(), RunStarted{}.kind(), RewindBegun{}.kind():
 		g.Running = true
+	case RewindEnded{}.kind():
+		g.Running = false
 	case ApprovalAsked{}.kind():
 		g.Waiting = true
 	case ApprovalDecided{}.kind(), RunEnded{}.kind():

@@ -153,6 +153,9 @@ type State struct {
 	heldBytes int
 	shared    *atomic.Int64 // what all sessions hold; nil: this one is not counted
 
+	Steps  []Step       `json:",omitzero"` // what was done to the session's folder
+	Rewind *RewindBegun `json:",omitzero"` // that is under way
+
 	ApprovalMode protocol.ApprovalMode
 	Answers      []jsontext.Value  // rules that questions were answered with for this session
 	Asked        int               // questions

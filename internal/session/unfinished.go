@@ -68,11 +68,11 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 		var l recordLine // a message may be that of another session, from which this one was branched
 		if json.Unmarshal(tail[start:end], &l) == nil {
 			switch l.Type {
-			case RunEnded{}.kind(), Created{}.kind():
+			case RunEnded{}.kind(), Created{}.kind(), RewindEnded{}.kind():
 				return false, true
 			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), ToolStarted{}.kind(),
 				TurnEnded{}.kind(), Withdrawn{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind(),
-				ApprovalAsked{}.kind(), ApprovalDecided{}.kind():
+				ApprovalAsked{}.kind(), ApprovalDecided{}.kind(), RewindBegun{}.kind():
 				return true, true
 			}
 		}

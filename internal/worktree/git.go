@@ -43,9 +43,10 @@ type Command struct {
 	Path string   // absolute
 	Args []string // with the program's name
 	Env  []string // beside what the user's programs have; see [Directly]
-	In   []byte   // what it reads; [Directly] alone takes it
+	In   []byte   // what it reads
 	// Write are the folders that it has to write to, absolute, without links; there may be none.
 	Write []string
+	Read  string // a folder of the daemon's own, hidden from others, that it reads; "": none
 }
 
 // Runner runs a git and hands what it prints to out, which takes all of it. It blocks
@@ -135,21 +136,15 @@ func (p place) each(ctx context.Context, in []byte, take func(record string) err
 
 // stream runs git and hands what it prints to out, also of one that refuses.
 func (p place) stream(ctx context.Context, in []byte, out io.Writer, args ...string) error {
-	program, err := exec.LookPath("git")
-	if err == nil {
-		program, err = filepath.Abs(program)
-	}
+	program, err := program()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoGit, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("it was not done within %v", timeLimit))
 	defer cancel()
-	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{
-		"-c", "core.hooksPath=/dev/null", "-c",
-		"core.fsmonitor=false",
-	}, p.config)
+	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, hardening, p.config)
 	c := Command{Path: program, Args: append(fixed, args...), Write: p.write, In: in}
-	c.Env = append([]string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}, p.env...)
+	c.Env = slices.Concat(environment, p.env)
 	err = p.run(ctx, c, out)
 	var exit *Exit
 	switch {
@@ -158,7 +153,7 @@ func (p place) stream(ctx context.Context, in []byte, out io.Writer, args ...str
 	case ctx.Err() != nil:
 		return fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
 	case errors.As(err, &exit):
-		return &gitError{args[0], exit.reason()}
+		return &gitError{args[0], exit.Reason()}
 	}
 	return fmt.Errorf("run git: %w", err)
 }
@@ -187,6 +182,41 @@ func (r *records) Write(p []byte) (int, error) {
 	return size, nil
 }
 
+// hardening keeps git from running what a repository names as it is told to, environment
+// from waiting for anybody.
+var (
+	hardening   = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}
+	environment = []string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}
+)
+
+// Reading is a git that changes nothing, fetches nothing and has no configuration but a
+// repository's and this one's. args begin with its options. The error is of [ErrNoGit].
+func Reading(args ...string) (Command, error) {
+	program, err := program()
+	fixed := slices.Concat([]string{"git", "--no-pager"}, hardening, []string{
+		"-c", "core.excludesFile=/dev/null", "-c",
+		"core.attributesFile=/dev/null",
+	})
+	return Command{
+		Path: program, Args: append(fixed, args...),
+		Env: slices.Concat(environment, []string{
+			"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+			"GIT_ATTR_NOSYSTEM=1",
+		}),
+	}, err
+}
+
+func program() (string, error) {
+	path, err := exec.LookPath("git")
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoGit, err)
+	}
+	return path, nil
+}
+
 // bounded keeps the beginning of what is written to it.
 type bounded struct{ bytes.Buffer }
 
@@ -195,9 +225,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reason is the sentence with which git gave up. A line of it that ends in a
+// Reason is the sentence with which git gave up. A line of it that ends in a
 // semicolon goes on in the next, which says what to do.
-func (e *Exit) reason() string {
+func (e *Exit) Reason() string {
 	last := e.How
 	var why string
 	for text := range strings.Lines(e.Said) {

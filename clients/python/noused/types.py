@@ -158,6 +158,42 @@ class CallToolParams(TypedDict):
     """of a hosted agent, for its own session"""
 
 
+class ChangesFiles(TypedDict):
+    added: int
+    """lines"""
+    binary: bool
+    left_out: NotRequired[bool]
+    """its content is not kept: it cannot be shown, or taken back"""
+    old_path: NotRequired[str]
+    """of one that was renamed"""
+    path: str
+    removed: int
+    """lines"""
+    shared: NotRequired[bool]
+    """another session was at work in the folder, and may have made the change"""
+    status: Literal["added", "modified", "deleted", "renamed"]
+
+
+class ChangesMissing(TypedDict):
+    run_id: str
+    turn_id: str
+    why: str
+
+
+class Changes(TypedDict):
+    diff: NotRequired[str]
+    """as git diff prints it, at most 1 MiB"""
+    files: list[ChangesFiles]
+    """by path"""
+    folder: str
+    """what paths are relative to"""
+    missing: NotRequired[list[ChangesMissing]]
+    """turns whose changes are not known"""
+    session_id: str
+    truncated: NotRequired[bool]
+    """diff lacks some of it: ask for one file"""
+
+
 class CompactSessionParams(TypedDict):
     instruction: NotRequired[str]
     """what the summary should mind"""
@@ -280,6 +316,19 @@ class FollowUpParams(TypedDict):
     session_id: NotRequired[str]
     """absent: the active session"""
     text: str
+
+
+class GetChangesParams(TypedDict):
+    diff: NotRequired[bool]
+    """tell the diff, too"""
+    from: NotRequired[str]
+    """a message, a run or RUN/TURN; default: the beginning"""
+    path: NotRequired[str]
+    """only this file, as files name it"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    to: NotRequired[str]
+    """a run or RUN/TURN, which is included, or a message, which is not; default: the end"""
 
 
 class GetMessagesParams(TypedDict):
@@ -754,6 +803,42 @@ class Pruned(TypedDict):
 
 class ReloadToolsParams(TypedDict):
     pass
+
+
+class RewindParams(TypedDict):
+    dry_run: NotRequired[bool]
+    """change nothing, only tell"""
+    force: NotRequired[list[str]]
+    """paths that are taken back in spite of a conflict"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+    to: str
+    """a message of the user: all is as before it"""
+    what: Literal["files", "conversation", "both"]
+
+
+class RewoundConflicts(TypedDict):
+    path: str
+    why: str
+
+
+class RewoundFiles(TypedDict):
+    action: Literal["restore", "remove", "change"]
+    path: str
+
+
+class Rewound(TypedDict):
+    conflicts: list[RewoundConflicts]
+    """by path"""
+    files: list[RewoundFiles]
+    """by path"""
+    leaf_id: str
+    """the entry that the session goes on from"""
+    rewind_id: str
+    """empty where nothing was done"""
+    session_id: str
+    text: NotRequired[str]
+    """of the message that was taken back"""
 
 
 class SearchResultsMatches(TypedDict):
@@ -1561,6 +1646,17 @@ class TurnStart(TypedDict):
     turn_id: str
 
 
+class UndoRewindParams(TypedDict):
+    dry_run: NotRequired[bool]
+    """change nothing, only tell"""
+    force: NotRequired[list[str]]
+    """paths that are put back in spite of a conflict"""
+    rewind_id: NotRequired[str]
+    """default: the latest that was not undone"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
+
+
 class UsageReportRowsCost(TypedDict):
     amount: float
     """each call rounded to a billionth, half up"""
@@ -1814,6 +1910,10 @@ class Calls:
     ) -> InputAccepted: ...
     @overload
     def call(
+        self, type: Literal["get_changes"], /, **payload: Unpack[GetChangesParams]
+    ) -> Changes: ...
+    @overload
+    def call(
         self, type: Literal["get_messages"], /, **payload: Unpack[GetMessagesParams]
     ) -> Messages: ...
     @overload
@@ -1878,6 +1978,10 @@ class Calls:
     ) -> ToolsReloaded: ...
     @overload
     def call(
+        self, type: Literal["rewind"], /, **payload: Unpack[RewindParams]
+    ) -> Rewound: ...
+    @overload
+    def call(
         self, type: Literal["search_sessions"], /, **payload: Unpack[SearchSessionsParams]
     ) -> SearchResults: ...
     @overload
@@ -1924,6 +2028,10 @@ class Calls:
     def call(
         self, type: Literal["switch_session"], /, **payload: Unpack[SwitchSessionParams]
     ) -> Session: ...
+    @overload
+    def call(
+        self, type: Literal["undo_rewind"], /, **payload: Unpack[UndoRewindParams]
+    ) -> Rewound: ...
     @overload
     def call(
         self, type: Literal["withdraw"], /, **payload: Unpack[WithdrawParams]
@@ -1978,6 +2086,10 @@ class AsyncCalls:
     ) -> InputAccepted: ...
     @overload
     async def call(
+        self, type: Literal["get_changes"], /, **payload: Unpack[GetChangesParams]
+    ) -> Changes: ...
+    @overload
+    async def call(
         self, type: Literal["get_messages"], /, **payload: Unpack[GetMessagesParams]
     ) -> Messages: ...
     @overload
@@ -2042,6 +2154,10 @@ class AsyncCalls:
     ) -> ToolsReloaded: ...
     @overload
     async def call(
+        self, type: Literal["rewind"], /, **payload: Unpack[RewindParams]
+    ) -> Rewound: ...
+    @overload
+    async def call(
         self, type: Literal["search_sessions"], /, **payload: Unpack[SearchSessionsParams]
     ) -> SearchResults: ...
     @overload
@@ -2088,6 +2204,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["switch_session"], /, **payload: Unpack[SwitchSessionParams]
     ) -> Session: ...
+    @overload
+    async def call(
+        self, type: Literal["undo_rewind"], /, **payload: Unpack[UndoRewindParams]
+    ) -> Rewound: ...
     @overload
     async def call(
         self, type: Literal["withdraw"], /, **payload: Unpack[WithdrawParams]

@@ -48,11 +48,21 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 			strictest = c.with(v, inv, wrong)
 		}
 	}
+	strictest.Reads = r.reads(inv)
 	strictest.Guarded, strictest.Path, strictest.Linked = r.guarded(), path, linked
 	if bytes.Equal(strictest.Arguments, inv.Arguments) {
 		strictest.Arguments = nil
 	}
 	return strictest
+}
+
+// reads reports that a call is of a built-in tool that changes nothing, whatever its
+// arguments are.
+func (r *Registry) reads(inv model.Invocation) bool {
+	found := r.candidates(inv)
+	return len(found) > 0 && !slices.ContainsFunc(found, func(c candidate) bool {
+		return !c.module.desc.Builtin() || !slices.Contains([]string{"read", "ls", "find", "grep"}, c.name)
+	})
 }
 
 func strictness(v model.Verdict) int {

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/client/plain"
+	"noused/internal/cmdline"
+	"noused/internal/plaintext"
+	"noused/internal/protocol"
+)
+
+func (a *app) diffCommand() *cobra.Command {
+	var run, turn string
+	var stat bool
+	cmd := &cobra.Command{
+		Use:   "diff [PATH…]",
+		Short: "Show what a session has changed in its folder",
+		Long: `Show what a session's turns have changed in its folder, shell commands and all, and
+nothing that somebody else changed between the turns. What was rewound is not shown.
+
+On a terminal it opens a pager: $PAGER, or less. In a pipe it is a plain diff, which
+git apply -R takes. Paths in it begin at the top of the repository, or at the session's
+folder where there is no git.
+
+Files of more than 10 MiB are not kept: they are named, and their changes are not shown.`,
+		Example: `  nous diff --stat
+  nous diff --turn run-0198c5f2/2 src
+  nous diff | git apply -R`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if run != "" && turn != "" {
+				return cmdline.Errorf("--run and --turn exclude each other")
+			}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.GetChangesParams{Scope: scope, From: run + turn, To: run + turn}
+			return a.diff(cmd.Context(), p, args, stat)
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "only what the run with this `id` has changed")
+	cmd.Flags().StringVar(&turn, "turn", "", "only what this turn has changed: `RUN/TURN`, like run-0198c5f2/2")
+	cmd.Flags().BoolVar(&stat, "stat", false, "list the files, with how many lines came and went")
+	return cmd
+}
+
+// diff prints changes: of some files, or of all.
+func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []string, stat bool) error {
+	p.Diff = !stat && len(paths) == 0
+	if a.JSON && len(paths) == 0 {
+		_, err := fetch(ctx, a, protocol.GetChanges, p, func(protocol.Changes) {})
+		return err
+	}
+	all, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, p)
+	if err != nil {
+		return err
+	}
+	files, err := a.filesAt(all, paths)
+	if err != nil {
+		return err
+	}
+	if a.JSON || stat {
+		return a.diffStat(all, files)
+	}
+	defer a.noteChanges(all, files)
+	if p.Diff && !all.Truncated && all.Diff != nil {
+		return a.page(*all.Diff)
+	}
+	var text strings.Builder // file by file: together they are too long for one reply
+	cut := false
+	for _, f := range files {
+		if f.LeftOut {
+			continue
+		}
+		p.Diff, p.Path = true, f.Path
+		one, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, p)
+		if err != nil {
+			return err
+		}
+		if one.Diff != nil {
+			text.WriteString(*one.Diff)
+		}
+		if one.Truncated {
+			a.Notef("the diff of %s has more than 1 MiB: the rest of it is not shown, and git apply cannot take it", f.Path)
+			cut = true
+		}
+	}
+	if err := a.page(text.String()); err != nil || !cut {
+		return err
+	}
+	return &quietExit{exitFailed}
+}
+
+// filesAt are the files that paths name: themselves, or the folder that they are in.
+func (a *app) filesAt(all protocol.Changes, paths []string) ([]protocol.ChangedFile, error) {
+	if len(paths) == 0 {
+		return all.Files, nil
+	}
+	here, _ := a.folder()
+	var found []protocol.ChangedFile
+	for _, path := range paths {
+		names := []string{filepath.Clean(path)}
+		if at := path; all.Folder != "" {
+			if !filepath.IsAbs(at) {
+				at = filepath.Join(here, at)
+			}
+			if rel, err := filepath.Rel(all.Folder, at); err == nil && filepath.IsLocal(rel) {
+				names = append(names, rel)
+			}
+		}
+		some := false
+		for _, f := range all.Files {
+			if slices.ContainsFunc(names, func(name string) bool { return isAt(f.Path, name) || isAt(f.OldPath, name) }) {
+				found, some = append(found, f), true
+			}
+		}
+		if !some {
+			return nil, fmt.Errorf("%s: the session has not changed it; nous diff --stat lists what it has", path)
+		}
+	}
+	return found, nil
+}
+
+func isAt(file, name string) bool {
+	return file != "" && (name == "." || file == name || strings.HasPrefix(file, name+"/"))
+}
+
+// diffStat lists files.
+func (a *app) diffStat(all protocol.Changes, files []protocol.ChangedFile) error {
+	if a.JSON {
+		all.Files, all.Diff = files, nil
+		return a.Encoded(all)
+	}
+	var rows [][]string
+	added, removed := 0, 0
+	for _, f := range files {
+		name := f.Path
+		if f.OldPath != "" {
+			name = f.OldPath + " → " + f.Path
+		}
+		lines := fmt.Sprintf("+%d −%d", f.Added, f.Removed)
+		if f.Binary {
+			lines = "binary"
+		}
+		var notes []string
+		if f.Shared {
+			notes = append(notes, "another session may have changed it")
+		}
+		if f.LeftOut {
+			lines, notes = "", append(notes, "its content is not kept")
+		}
+		added, removed = added+f.Added, removed+f.Removed
+		rows = append(rows, []string{name, f.Status, lines, strings.Join(notes, "; ")})
+	}
+	if len(rows) > 0 {
+		a.Table([]string{"FILE", "", "LINES", ""}, rows)
+		a.Println(fmt.Sprintf("%s +%d −%d", plural(len(files), "file"), added, removed))
+	}
+	a.noteMissing(all)
+	return nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// noteChanges says what a diff does not show.
+func (a *app) noteChanges(all protocol.Changes, files []protocol.ChangedFile) {
+	for _, f := range files {
+		switch {
+		case f.LeftOut:
+			a.Notef("%s: %s; its content is not kept, and cannot be shown", f.Path, f.Status)
+		case f.Shared:
+			a.Notef("%s: another session was at work in the folder, and may have made the change", f.Path)
+		}
+	}
+	a.noteMissing(all)
+}
+
+func (a *app) noteMissing(all protocol.Changes) {
+	if len(all.Files) == 0 && len(all.Missing) == 0 {
+		a.Notef("nothing was changed")
+	}
+	for _, m := range all.Missing {
+		a.Notef("what turn %s/%s changed is not known: %s", m.RunID, m.TurnID, m.Why)
+	}
+}
+
+// page shows a diff on a terminal, through a pager, or writes it as it is.
+func (a *app) page(text string) error {
+	if !a.OutStyle.Terminal {
+		_, err := io.WriteString(a.out, text)
+		return err
+	}
+	var shown strings.Builder
+	for line := range strings.Lines(text) {
+		shown.WriteString(a.OutStyle.Paint(lookOf(line), plaintext.Text(strings.TrimRight(line, "\n"))) + "\n")
+	}
+	pager := os.Getenv("PAGER")
+	if pager == "" {
+		pager = "less"
+	}
+	if text == "" || pager == "cat" {
+		_, err := io.WriteString(a.out, shown.String())
+		return err
+	}
+	cmd := exec.Command("sh", "-c", pager)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(shown.String()), os.Stdout, a.Err
+	cmd.Env = append([]string{"LESS=FRX"}, os.Environ()...)
+	if cmd.Run() == nil {
+		return nil
+	}
+	_, err := io.WriteString(a.out, shown.String()) // there is no such program
+	return err
+}
+
+func lookOf(line string) string {
+	switch {
+	case strings.HasPrefix(line, "diff --git "), strings.HasPrefix(line, "+++ "), strings.HasPrefix(line, "--- "):
+		return plain.Bold
+	case strings.HasPrefix(line, "+"):
+		return plain.Green
+	case strings.HasPrefix(line, "-"):
+		return plain.Red
+	case strings.HasPrefix(line, "@@"):
+		return plain.Dim
+	}
+	return ""
+}

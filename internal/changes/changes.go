@@ -1,0 +1,406 @@
+// Package changes records what a session's turns do to its folder, shows it, and takes it
+// back: exactly, or not at all.
+//
+// A [Folder] is recorded before and after a turn. What is kept is content, as blobs of a
+// bare git repository that is the session's own, beside its journal; the user's
+// repository, its index and its hooks are only read. Files are read and written by this
+// package itself, never through a link; git names the files that nothing ignores, makes
+// diffs and hands back content, hardened and in the sandbox of tools.
+//
+// Concurrency: an Engine may be used by any number of goroutines. What concerns one session
+// waits for what goes on in it.
+//
+// It refuses to guess: a turn that could not be recorded is told as such, and what would have
+// to be guessed to take it back is not taken back.
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/regular"
+	"noused/internal/worktree"
+)
+
+// Engine records folders. Make it with New.
+type Engine struct {
+	o Options
+
+	mu       sync.Mutex
+	sessions map[string]*session // those that something goes on in
+	windows  []*window
+}
+
+// Options are what an Engine needs. All are required but Skip.
+type Options struct {
+	// Dir is the folder for what is kept of a session, which is made at need.
+	Dir    func(sessionID string) string
+	Git    worktree.Runner
+	Limits Limits
+	Skip   []string // folders that are not looked into, absolute and without links; may be empty
+}
+
+// New returns an engine.
+func New(o Options) *Engine {
+	return &Engine{o: o, sessions: map[string]*session{}}
+}
+
+// session is one that something goes on in.
+type session struct {
+	busy  chan struct{} // holds one while somebody has it
+	users int           // guarded by the engine
+	// of the latest scan beside a model's answer
+	taken time.Time
+	took  time.Duration
+}
+
+// acquire gives a session to the caller until release, once nobody else has it.
+func (e *Engine) acquire(ctx context.Context, id string) (s *session, release func(), err error) {
+	e.mu.Lock()
+	s = e.sessions[id]
+	if s == nil {
+		s = &session{busy: make(chan struct{}, 1)}
+		e.sessions[id] = s
+	}
+	s.users++
+	e.mu.Unlock()
+	leave := func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if s.users--; s.users == 0 && (s.taken.IsZero() || len(e.sessions) > maxWarm) {
+			delete(e.sessions, id)
+		}
+	}
+	select {
+	case s.busy <- struct{}{}:
+		return s, func() { <-s.busy; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// Folder is the folder of a session.
+type Folder struct{ SessionID, Workdir string }
+
+// The files of a session beside its objects.
+const (
+	manifestName = "manifest" // the folder as it was recorded last
+	nextName     = "manifest.next"
+	turnName     = "turn" // whose first record that is
+)
+
+func (e *Engine) path(f Folder, name string) string { return filepath.Join(e.o.Dir(f.SessionID), name) }
+
+// open returns where a session's folder is, and its repository.
+func (e *Engine) open(f Folder) (place, *repo, error) {
+	p := find(f.Workdir)
+	dir, err := filepath.Abs(e.o.Dir(f.SessionID))
+	if err != nil {
+		return p, nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return p, nil, err
+	}
+	r, err := makeRepo(e.o.Git, dir, p.objects)
+	return p, r, err
+}
+
+// maxWarm is of how many sessions it is known that their folder was recorded just now.
+const maxWarm = 256
+
+// scan records a folder. was is what was recorded last, nil where nothing was.
+func (e *Engine) scan(ctx context.Context, f Folder, was *manifest) (*manifest, *repo, error) {
+	p, r, err := e.open(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, dir := range e.o.Skip {
+		if rel, err := filepath.Rel(p.top, dir); err == nil && filepath.IsLocal(rel) && rel != "." {
+			p.skip = append(p.skip, rel)
+		}
+	}
+	m, err := scan(ctx, r, p, e.o.Limits, was)
+	return m, r, err
+}
+
+// Warm records a folder so that [Engine.Before] is quick. It blocks until that is done, or ctx
+// ends.
+func (e *Engine) Warm(ctx context.Context, f Folder) {
+	s, release, err := e.acquire(ctx, f.SessionID)
+	if err != nil {
+		return
+	}
+	defer release()
+	if _, err := os.Lstat(e.path(f, turnName)); err == nil { // a record of a turn stays
+		return
+	}
+	m, _, err := e.scan(ctx, f, readManifest(e.path(f, manifestName)))
+	if err == nil && !m.same {
+		err = writeManifest(e.path(f, manifestName), m)
+	}
+	if err == nil { // else Before takes longer, and tells
+		s.taken, s.took = time.Now(), m.took
+	}
+}
+
+const (
+	// quick is how long a scan may take that is made again at a call.
+	quick = 150 * time.Millisecond
+	// fresh is how old one may be that is not.
+	fresh = 30 * time.Second
+)
+
+// Before records the folder for a turn, unless that was done. It blocks until that is done,
+// or ctx ends.
+func (e *Engine) Before(ctx context.Context, f Folder, turn string) error {
+	s, release, err := e.acquire(ctx, f.SessionID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if e.turnOf(f) == turn {
+		return nil
+	}
+	m := readManifest(e.path(f, manifestName))
+	if m == nil || s.took < quick || time.Since(s.taken) > fresh {
+		if m, _, err = e.scan(ctx, f, m); err != nil {
+			return err
+		}
+		if !m.same {
+			err = writeManifest(e.path(f, manifestName), m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.taken, s.took = time.Time{}, 0
+	if err := writeFile(e.path(f, turnName), []byte(turn)); err != nil {
+		return err
+	}
+	e.openWindow(f, m.Top, time.Now())
+	return nil
+}
+
+// turnOf is the turn whose first record there is, "" for none.
+func (e *Engine) turnOf(f Folder) string {
+	text, _ := regular.Read(e.path(f, turnName), 4<<10)
+	return string(text)
+}
+
+// Recorded is what a turn has changed: the object that has the list, zero where there is
+// nothing, and how many files.
+type Recorded struct {
+	Changes OID
+	Files   int
+}
+
+// After records the folder after a turn, and keeps what the turn has changed. It blocks
+// until that is done, or ctx ends. ErrNotBegun says that there is no record from before.
+// The caller calls Settle once it has written down what is returned.
+func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, error) {
+	_, release, err := e.acquire(ctx, f.SessionID)
+	if err != nil {
+		return Recorded{}, err
+	}
+	defer release()
+	if e.turnOf(f) != turn {
+		return Recorded{}, ErrNotBegun
+	}
+	before := readManifest(e.path(f, manifestName))
+	if before == nil {
+		return Recorded{}, errDamaged
+	}
+	after, r, err := e.scan(ctx, f, before)
+	if err != nil {
+		return Recorded{}, err
+	}
+	list, err := e.seen(ctx, r, f, before, after)
+	if err != nil {
+		return Recorded{}, err
+	}
+	e.share(f, list, after.Top)
+	if err := writeManifest(e.path(f, nextName), after); err != nil {
+		return Recorded{}, err
+	}
+	rec, err := keepList(ctx, r, list)
+	return rec, err
+}
+
+// ErrNotBegun says that a turn was not recorded before.
+var ErrNotBegun = errors.New("the folder was not recorded before the turn")
+
+// Settle has what After has recorded be what is compared with next, or forgets what was
+// recorded before a turn that has no After.
+func (e *Engine) Settle(f Folder) {
+	_, release, err := e.acquire(context.Background(), f.SessionID)
+	if err != nil {
+		return
+	}
+	defer release()
+	if err := os.Rename(e.path(f, nextName), e.path(f, manifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		_ = remove(e.path(f, nextName))
+	}
+	_ = remove(e.path(f, turnName)) // else the next turn's record takes its place
+	e.closeWindow(f)
+}
+
+// seen leaves out what is ignored in one of two records.
+func (e *Engine) seen(ctx context.Context, r *repo, f Folder, before, after *manifest) ([]Change, error) {
+	list := difference(before, after)
+	tree, err := openTree(after.Top)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.close()
+	var added []string
+	for _, c := range list {
+		if !c.Before.There() {
+			added = append(added, c.Path)
+		}
+	}
+	hidden := map[string]bool{}
+	if len(added) > 0 && (before.Index != after.Index || before.Rules != after.Rules || !sameIgnores(before, after)) {
+		if hidden, err = e.ignoredBefore(ctx, r, f, before, added); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(c Change) bool {
+		switch {
+		case !c.Before.There():
+			return hidden[c.Path] || c.After.IsFolder() && hidden[c.Path+"/"]
+		case !c.After.There(): // it is ignored now, if it is there
+			_, err := tree.stat(c.Path)
+			return err == nil
+		}
+		return false
+	}), nil
+}
+
+func sameIgnores(a, b *manifest) bool {
+	rules := func(m *manifest) map[string]OID {
+		found := map[string]OID{}
+		m.each(func(rel string, s State) {
+			if filepath.Base(rel) == ".gitignore" {
+				found[rel] = s.OID
+			}
+		})
+		return found
+	}
+	was, is := rules(a), rules(b)
+	if len(was) != len(is) {
+		return false
+	}
+	for rel, o := range was {
+		if is[rel] != o {
+			return false
+		}
+	}
+	return true
+}
+
+// ignoredBefore asks git which paths were ignored by the rules of a record.
+func (e *Engine) ignoredBefore(ctx context.Context, r *repo, f Folder, before *manifest, paths []string) (
+	map[string]bool, error,
+) {
+	rules := map[OID][]string{before.Rules: {"\x00exclude"}}
+	names := []OID{before.Rules}
+	before.each(func(rel string, s State) {
+		if filepath.Base(rel) == ".gitignore" && s.isFile() && s.Left == "" {
+			if rules[s.OID] == nil {
+				names = append(names, s.OID)
+			}
+			rules[s.OID] = append(rules[s.OID], rel)
+		}
+	})
+	dir := e.path(f, "rules")
+	defer os.RemoveAll(dir)
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return nil, err
+	}
+	if err := r.blobs(ctx, names, func(o OID, text []byte) error {
+		for _, rel := range rules[o] {
+			to := filepath.Join(dir, rel)
+			if rel == "\x00exclude" {
+				to = filepath.Join(r.dir, "info", "exclude")
+			}
+			if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+				return err
+			}
+			if err := os.WriteFile(to, text, 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	defer os.Remove(filepath.Join(r.dir, "info", "exclude"))
+	return r.ignoredAt(ctx, []string{"--git-dir=" + r.dir, "--work-tree=" + dir, "-C", dir}, paths, "--no-index")
+}
+
+// line is how a list has a change.
+type line struct {
+	Path   []byte `json:"path"`
+	Before State  `json:"before,omitzero"`
+	After  State  `json:"after,omitzero"`
+	Shared bool   `json:"shared,omitzero"`
+}
+
+// keepList keeps a list of changes, and all content that it names.
+func keepList(ctx context.Context, r *repo, list []Change) (rec Recorded, err error) {
+	if len(list) == 0 {
+		return rec, nil
+	}
+	var names []OID
+	lines := make([]line, len(list))
+	for i, c := range list {
+		lines[i] = line{[]byte(c.Path), c.Before, c.After, c.Shared}
+		names = append(names, c.Before.OID, c.After.OID)
+	}
+	if err = r.own(ctx, names); err != nil {
+		return rec, err
+	}
+	text, err := json.Marshal(lines)
+	if err != nil {
+		return rec, err
+	}
+	rec.Changes, err = r.put("blob", text)
+	rec.Files = len(list)
+	return rec, err
+}
+
+// list reads a list of changes.
+func (r *repo) changes(ctx context.Context, name OID) (list []Change, err error) {
+	if name.IsZero() {
+		return nil, nil
+	}
+	err = r.blobs(ctx, []OID{name}, func(_ OID, text []byte) error {
+		var lines []line
+		if err := json.Unmarshal(text, &lines); err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		for _, l := range lines {
+			if !local(string(l.Path)) {
+				return fmt.Errorf("%w: it names %.200q", errDamaged, l.Path)
+			}
+			list = append(list, Change{string(l.Path), l.Before, l.After, l.Shared})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// local reports that a path stays below the top, and is nothing of git's.
+func local(rel string) bool {
+	return filepath.IsLocal(rel) && rel != "." && !slices.Contains(strings.Split(rel, "/"), ".git")
+}

@@ -1,0 +1,205 @@
+package changes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A repository names programs wherever git would run one: none is run, git fsck says the
+// same as before, and nothing is read or written through a link that leads outside.
+func TestAHostileRepositoryRunsNothing(t *testing.T) {
+	u := newFolder(t, true)
+	outside := t.TempDir()
+	ran := filepath.Join(outside, "ran")
+	u.sh("printf '#!/bin/sh\\ntouch " + ran + "\\ncat\\n' > evil.sh; chmod 755 evil.sh")
+	evil := filepath.Join(u.top, "evil.sh")
+	u.write("a.txt", "a\n")
+	u.write("b.bin", "b\n")
+	u.git("add", "-A")
+	u.git("commit", "-qm", "x")
+	for key, value := range map[string]string{
+		"core.fsmonitor": evil, "core.hooksPath": u.top + "/hooks", "core.pager": evil, "core.worktree": outside,
+		"core.excludesFile": outside + "/x", "filter.evil.clean": evil, "filter.evil.smudge": evil,
+		"filter.evil.process": evil, "filter.evil.required": "true", "diff.evil.command": evil, "diff.evil.textconv": evil,
+		"diff.external": evil, "core.sshCommand": evil, "extensions.partialClone": "origin", "core.attributesFile": evil,
+		"remote.origin.url": "ext::" + evil, "remote.origin.promisor": "true", "remote.origin.uploadpack": evil,
+	} {
+		u.git("config", key, value)
+	}
+	u.sh("mkdir hooks; for h in post-index-change pre-commit post-checkout; do cp evil.sh hooks/$h; done")
+	u.write(".gitattributes", "* filter=evil diff=evil\n")
+	if err := os.Symlink(outside, filepath.Join(u.top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	index, err := os.ReadFile(filepath.Join(u.top, ".git", "index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := u.tree()
+	u.turnOf(func() {
+		u.write("a.txt", "other\n")
+		u.sh("rm b.bin; mkdir d; echo x > d/e")
+	})
+	if rep := u.show(); len(rep.Files) != 3 || !strings.Contains(rep.Diff, "+other") {
+		t.Errorf("changes: %+v", rep)
+	}
+	// The folder of a file that is to come back leads outside by now.
+	u.turnOf(func() { u.sh("rm -r d") })
+	u.sh("rm -f d; ln -s " + outside + " d")
+	if plan := u.back(1); len(plan.Conflicts) == 0 {
+		t.Error("a file came back through a link")
+	}
+	u.sh("rm d")
+	if plan := u.back(0); len(plan.Conflicts) > 0 {
+		t.Fatalf("conflicts: %v", plan.Conflicts)
+	}
+	u.same(was, "rewound")
+	if names, _ := os.ReadDir(outside); len(names) > 0 {
+		t.Errorf("outside there is %v", names)
+	}
+	if now, err := os.ReadFile(filepath.Join(u.top, ".git", "index")); err != nil || string(now) != string(index) {
+		t.Errorf("the user's index was written: %v", err)
+	}
+}
+
+func TestWhatIsIgnoredIsNoChange(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		u.write(".gitignore", "*.log\nbuild/\n")
+		u.write("old.log", "the user's\n")
+		u.write("a.txt", "a\n")
+		u.turnOf(func() {
+			u.write("new.log", "x")
+			u.write("build/out", "x")
+			u.write(".gitignore", "build/\n*.txt\n") // old.log is not ignored any more, and a.txt is
+			u.write("b.go", "b\n")
+		})
+		var got []string
+		for _, f := range u.show().Files {
+			got = append(got, f.Status+" "+f.Path)
+		}
+		if want := "modified .gitignore,added b.go"; strings.Join(got, ",") != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+		u.back(0)
+		if text, err := os.ReadFile(filepath.Join(u.top, "old.log")); err != nil || string(text) != "the user's\n" {
+			t.Errorf("old.log: %q, %v", text, err)
+		}
+	})
+}
+
+func TestConflictsAndForce(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("a", "1\n")
+	u.write("b", "1\n")
+	u.write("mine", "1\n")
+	u.turnOf(func() { u.write("a", "2\n"); u.write("b", "2\n") })
+	u.write("b", "the user's\n")
+	u.write("mine", "2\n")
+	u.turnOf(func() { u.write("b", "3\n") })
+	u.write("a", "the user's\n")
+	was := u.tree()
+	plan := u.back(0)
+	if len(plan.Conflicts) != 2 || plan.Conflicts[0].Path != "a" || plan.Conflicts[1].Path != "b" {
+		t.Fatalf("conflicts: %v", plan.Conflicts)
+	}
+	u.same(was, "nothing was done")
+	if plan := u.back(0, "a"); len(plan.Conflicts) != 1 {
+		t.Fatalf("conflicts: %v", plan.Conflicts)
+	}
+	u.same(was, "nothing was done")
+	if plan := u.back(0, "a", "b"); len(plan.Conflicts) != 0 || len(plan.Files) != 2 {
+		t.Fatalf("forced: %v", plan)
+	}
+	u.back(len(u.steps) - 1)
+	u.same(was, "undone")
+}
+
+func TestTurnsAtTheSameTimeShareWhatCannotBeToldApart(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("a", "1\n")
+	u.write("b", "1\n")
+	ctx := context.Background()
+	other := Folder{"ses-2", u.top}
+	var theirs Recorded
+	u.turnOf(func() {
+		u.write("a", "before the other began\n")
+		if err := u.e.Before(ctx, other, "r/1"); err != nil {
+			t.Fatal(err)
+		}
+		u.write("b", "while both were at work\n")
+		var err error
+		if theirs, err = u.e.After(ctx, other, "r/1"); err != nil {
+			t.Fatal(err)
+		}
+		u.e.Settle(other)
+	})
+	for _, f := range u.show().Files {
+		if f.Shared != (f.Path == "b") {
+			t.Errorf("%s: shared %v", f.Path, f.Shared)
+		}
+	}
+	rep, err := u.e.Show(ctx, other, []Step{{Changes: theirs.Changes}}, "", false)
+	if err != nil || len(rep.Files) != 1 || !rep.Files[0].Shared {
+		t.Errorf("the other's: %+v, %v", rep, err)
+	}
+	if plan := u.back(0); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "b" {
+		t.Errorf("conflicts: %v", plan.Conflicts)
+	}
+}
+
+func TestLongFilesAreNamedAndNotKept(t *testing.T) {
+	u := newFolder(t, false)
+	u.e.o.Limits = Limits{File: 100, Bytes: 250, Files: 100}
+	u.write("long", strings.Repeat("x", 101))
+	u.write("a", strings.Repeat("a", 90))
+	u.turnOf(func() {
+		u.write("long", strings.Repeat("y", 101))
+		u.write("b", strings.Repeat("b", 90))
+		u.write("c", strings.Repeat("c", 90)) // beyond what is kept of the session
+	})
+	var got []string
+	for _, f := range u.show().Files {
+		if f.LeftOut {
+			got = append(got, f.Path)
+		}
+	}
+	if strings.Join(got, " ") != "c long" {
+		t.Errorf("left out: %v", got)
+	}
+	if plan := u.back(0); len(plan.Conflicts) != 2 {
+		t.Errorf("conflicts: %v", plan.Conflicts)
+	}
+	if plan := u.back(0, "c", "long"); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "long" {
+		t.Errorf("forced: %v", plan.Conflicts)
+	}
+}
+
+// The diff is one that git takes back, with a name, a mode and a content of every kind.
+func TestGitTakesTheDiffBack(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("latin", "caf\xe9\n")
+	u.write("moved", strings.Repeat("line\n", 50))
+	u.write("gone", "x")
+	was := u.tree()
+	u.turnOf(func() {
+		u.write("latin", "th\xe9\n")
+		u.sh("mv moved to; rm gone; printf '\\0\\1' > bin; ln -s x l; printf y > $(printf 'n\\377'); chmod +x latin")
+	})
+	rep := u.show()
+	patch := filepath.Join(t.TempDir(), "patch")
+	if err := os.WriteFile(patch, []byte(rep.Diff), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.git("apply", "-R", patch)
+	u.same(was, "git apply -R")
+	renamed := false
+	for _, f := range rep.Files {
+		renamed = renamed || f.Status == Renamed && f.Path == "to" && f.Old == "moved"
+	}
+	if !renamed {
+		t.Errorf("files: %+v", rep.Files)
+	}
+}

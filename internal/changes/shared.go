@@ -1,0 +1,108 @@
+package changes
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// window is the time of a turn that may change files below a folder.
+type window struct {
+	folder Folder
+	top    string
+	from   time.Time
+	to     time.Time        // zero: it is open
+	wrote  map[string]State // once it has ended: what was there before, by absolute path
+}
+
+// openWindow begins a turn's.
+func (e *Engine) openWindow(f Folder, top string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.windows = append(e.windows, &window{folder: f, top: top, from: at})
+}
+
+func (e *Engine) windowOf(f Folder) *window {
+	for _, w := range e.windows {
+		if w.folder.SessionID == f.SessionID && w.to.IsZero() {
+			return w
+		}
+	}
+	return nil
+}
+
+// closeWindow forgets a window that nothing was recorded of, and all that no open one
+// was there with.
+func (e *Engine) closeWindow(f Folder) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := e.windowOf(f); w != nil {
+		w.to = time.Now()
+	}
+	kept := e.windows[:0]
+	for _, w := range e.windows {
+		if w.to.IsZero() {
+			kept = append(kept, w)
+			continue
+		}
+		for _, open := range e.windows {
+			if open.to.IsZero() && open.from.Before(w.to) && overlap(open.top, w.top) {
+				kept = append(kept, w)
+				break
+			}
+		}
+	}
+	e.windows = kept
+}
+
+// overlap reports that one of two folders is in the other, or is it.
+func overlap(a, b string) bool {
+	inside := func(dir, of string) bool {
+		return dir == of || strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/")
+	}
+	return inside(a, b) || inside(b, a)
+}
+
+// share ends a turn's window, and marks which of its changes another session's turn may have
+// made: one that has the same path among its own, or will have.
+func (e *Engine) share(f Folder, list []Change, top string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own := e.windowOf(f)
+	if own == nil { // the daemon was restarted in the turn
+		own = &window{folder: f, top: top}
+		e.windows = append(e.windows, own)
+	}
+	wrote := map[string]State{}
+	for _, c := range list {
+		wrote[filepath.Join(top, c.Path)] = c.Before
+	}
+	for _, other := range e.windows {
+		over := !other.to.IsZero() && other.to.Before(own.from)
+		if other.folder.SessionID == f.SessionID || !overlap(other.top, top) || over {
+			continue
+		}
+		var open *manifest
+		if other.to.IsZero() {
+			if open = readManifest(e.path(other.folder, manifestName)); open == nil {
+				continue
+			}
+		}
+		for i := range list {
+			c := &list[i]
+			at := filepath.Join(top, c.Path)
+			switch {
+			case open == nil:
+				if _, ok := other.wrote[at]; ok {
+					c.Shared = true
+				}
+			default:
+				rel, err := filepath.Rel(other.top, at)
+				if err == nil && filepath.IsLocal(rel) && open.state(rel) != c.After {
+					c.Shared = true
+				}
+			}
+		}
+	}
+	own.to, own.wrote = time.Now(), wrote
+}
