@@ -351,18 +351,7 @@ func (l *loop) commit() error {
 		}
 		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
 	}
-	if out.settle && l.env.Changes != nil {
-		l.env.Changes.Settle(l.id, l.m.workdir())
-	}
-	for _, why := range out.faults {
-		l.env.Fault(l.id, why)
-	}
-	for _, ev := range out.audits {
-		l.env.Audit(ev)
-	}
-	for _, r := range out.results {
-		l.agent.Answer(r.callID, r.res)
-	}
+	l.spread(out)
 	l.tellQuestion()
 	for _, c := range out.captures {
 		if to, ok := c.to.(*call); ok {
@@ -401,6 +390,22 @@ func (l *loop) commit() error {
 		l.env.rested()
 	}
 	return nil
+}
+
+// spread hands on what is on the disk now, to all but clients.
+func (l *loop) spread(out effects) {
+	if out.settle && l.env.Changes != nil {
+		l.env.Changes.Settle(l.id, l.m.workdir())
+	}
+	for _, why := range out.faults {
+		l.env.Fault(l.id, why)
+	}
+	for _, ev := range out.audits {
+		l.env.Audit(ev)
+	}
+	for _, r := range out.results {
+		l.agent.Answer(r.callID, r.res)
+	}
 }
 
 // keepRule adds a rule to the user's own.

@@ -704,8 +704,8 @@ func TestAnAbortOfAHostedRunThatWasTorn(t *testing.T) {
 	w.records, w.events, w.checker = w.records[:torn+1], w.events[:heard], nil // nobody has heard of it
 	w.boot()
 	w.events = w.events[heard:]
-	w.expect("status run_resumed", "tool_execution_update", "tool_execution_end ok=false skipped=false", "turn_end aborted",
-		"agent_end aborted")
+	w.expect("status run_resumed", "tool_execution_update", "tool_execution_end ok=false skipped=false",
+		"turn_end aborted", "agent_end aborted")
 }
 
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
