@@ -68,6 +68,8 @@ export interface AgentOptionAccepted {
 }
 
 export interface AgentStart {
+  /** the named agent that makes the run */
+  as?: string;
   run_id: string;
   session_id: string;
   turn_id?: string;
@@ -689,6 +691,8 @@ export interface PromptParamsAttachments {
 export interface PromptParams {
   /** of the run that it starts; deny: what would be asked is denied, and nobody waits; default ask */
   approvals?: "ask" | "deny";
+  /** the named agent, of list_skills, that makes the run: its instructions, with its tools alone; refused while a run is active */
+  as?: string;
   /** images to show with the text, at most 16 */
   attachments?: Array<PromptParamsAttachments>;
   /** at most 256 bytes; the same key again within 24 h answers the same and does nothing */
@@ -1002,6 +1006,19 @@ export interface SkillsCommands {
   path: string;
 }
 
+export interface SkillsNamedAgents {
+  /** the hosted agent that makes its turns */
+  agent?: string;
+  description?: string;
+  /** PROVIDER/NAME; left out: the session's */
+  model?: string;
+  name: string;
+  /** its file; left out of one that is built in */
+  path?: string;
+  /** all that it calls; left out: what the session has */
+  tools?: Array<string>;
+}
+
 export interface SkillsSkills {
   description: string;
   name: string;
@@ -1016,6 +1033,8 @@ export interface Skills {
   commands?: Array<SkillsCommands>;
   /** files that cannot be used, each with the reason */
   left_out: Array<string>;
+  /** left out where a skill was asked for by name; prompt takes one as its as */
+  named_agents?: Array<SkillsNamedAgents>;
   skills: Array<SkillsSkills>;
 }
 
@@ -1129,6 +1148,8 @@ export interface StateLastRunError {
 }
 
 export interface StateLastRun {
+  /** the named agent that made it */
+  as?: string;
   error?: StateLastRunError;
   run_id: string;
   stop_reason: "completed" | "aborted" | "error";

@@ -25,6 +25,7 @@ type promptFlags struct {
 	title                    string // of a new session
 	fresh                    bool   // in a new session
 	agent                    string // of a new session
+	as                       string // the named agent that makes the run
 	activate                 bool
 	approvals                string
 	detach                   bool // Ctrl-C leaves the run alone
@@ -82,6 +83,7 @@ nous exits with.`,
 	flags.StringVar(&f.title, "new", "", "in a new session of the current folder, with this `title`")
 	flags.Lookup("new").NoOptDefVal = noTitle
 	a.agentFlag(cmd, &f.agent)
+	flags.StringVar(&f.as, "as", "", "make this run as the agent `name` of a file, or as explore or plan, which only read")
 	switchFlag(cmd, &f.activate)
 	imageFlag(cmd, &f.images)
 	f.script.register(cmd)
@@ -89,6 +91,7 @@ nous exits with.`,
 	completeWords(cmd, "if-running", "steer", "follow-up")
 	completeWords(cmd, "approvals", "allow", "ask", "deny")
 	must(cmd.RegisterFlagCompletionFunc("model", a.modelNames))
+	must(cmd.RegisterFlagCompletionFunc("as", a.namedAgents))
 	return cmd
 }
 
@@ -132,7 +135,7 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 	}
 	p := protocol.PromptParams{
 		LeafID: f.leaf, StreamingBehavior: behavior, IdempotencyKey: f.idem, Approvals: mode,
-		MaxCost: f.script.maxCost, MaxModelCalls: f.script.maxTurns,
+		MaxCost: f.script.maxCost, MaxModelCalls: f.script.maxTurns, As: f.as,
 	}
 	if p.OutputSchema, err = f.script.schema(); err != nil {
 		return err
@@ -172,6 +175,9 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 		if err := a.mustAsk(ctx, p.Scope); err != nil {
 			return err
 		}
+	}
+	if err := a.mustKnow(ctx, p.Scope, f.as); err != nil {
+		return err
 	}
 	if err := a.chooseModel(ctx, p.Scope, f.script.model); err != nil {
 		return err

@@ -72,6 +72,7 @@ type ModelConfig struct {
 	ContextWindow   int64          // tokens; 0: not said
 	Effort          string         // how hard to think; "": as the model does by itself
 	Fallback        []model.Choice // in place of a model that cannot answer
+	Small           model.Choice   // for what needs no better one; the zero Choice: none
 	MaxSteps        int            // model calls in one turn; 0: the run loop's default
 	Timeout         time.Duration  // of silence
 	Extra           map[string]any

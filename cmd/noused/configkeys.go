@@ -35,6 +35,8 @@ var fileKeys = []fileKey{
 	{"model", "provider/name", "The model, where there is no section [model]."},
 	{"fallback", "array of models", "Models, as provider/name, that answer in this order while a session's model " +
 		"cannot: no credit, no such model, or no answer for as long as is waited for one. At most 8. Default: none."},
+	{"small_model", "provider/name", "The model of what needs no better one, such as the agent explore. Default: " +
+		"the session's."},
 	{"model.provider", "name", "Who has the model: openai, anthropic, module, offline, a name of the catalogue, or one " +
 		"of a section [providers.NAME]. Default: offline."},
 	{"model.name", "text", "The model's name at its provider."},

@@ -73,6 +73,9 @@ func (r *resolver) model(v vendors) ModelConfig {
 	v.own = m
 	m.Effort = r.effort(v)
 	m.Fallback = r.fallback(v)
+	if value, from := r.file.find("small_model"); value != nil {
+		m.Small = r.asModel(v, value, from)
+	}
 	return m
 }
 
@@ -87,16 +90,22 @@ func (r *resolver) fallback(v vendors) (list []model.Choice) {
 		return nil
 	}
 	for _, text := range r.asTexts(value, from) {
-		provider, name, err := v.parse(text)
-		if err != nil {
-			r.fail(from, "%v", err)
-		}
-		list = append(list, model.Choice{Provider: provider, Name: name})
+		list = append(list, r.asModel(v, text, from))
 	}
 	if len(list) > maxFallbacks {
 		r.fail(from, "has %d models, at most %d are allowed", len(list), maxFallbacks)
 	}
 	return list
+}
+
+// asModel reads PROVIDER/NAME.
+func (r *resolver) asModel(v vendors, value any, from origin) model.Choice {
+	text, _, _ := r.asText(value, from)
+	provider, name, err := v.parse(text)
+	if err != nil {
+		r.fail(from, "%v", err)
+	}
+	return model.Choice{Provider: provider, Name: name}
 }
 
 // onlyModel is the default model of the one provider that there is a key for, where

@@ -233,7 +233,7 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: instructionsAdapter{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Instructions: instructionsAdapter{told, d.models}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
 		Agents: hostedAgents{d.agents}, Token: d.tokens.is,
 		Changes:         d.openChanges(),
 		Policy:          judge{d.tools, d.rules, d.hooks},

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"noused/internal/instructions"
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/tool/builtin"
 )
@@ -30,7 +32,10 @@ func openInstructions(cfg Config) (*instructions.Instructions, error) {
 }
 
 // instructionsAdapter gives the run loop the instructions of a folder, as it asks for them.
-type instructionsAdapter struct{ of *instructions.Instructions }
+type instructionsAdapter struct {
+	of     *instructions.Instructions
+	models *liveModels
+}
 
 func (s instructionsAdapter) Environment(ctx context.Context, workdir string) string {
 	return s.of.In(workdir).Environment(ctx)
@@ -42,6 +47,25 @@ func (s instructionsAdapter) System(workdir, environment string, window int64) (
 
 func (s instructionsAdapter) Expand(workdir, text string) (string, bool, error) {
 	return s.of.In(workdir).Expand(text)
+}
+
+func (s instructionsAdapter) Named(workdir, name string) (*model.NamedAgent, error) {
+	a, err := s.of.In(workdir).NamedAgent(name)
+	if err != nil {
+		return nil, err
+	}
+	out := &model.NamedAgent{
+		Name: a.Name, Text: a.Text, AllTools: a.AllTools, Tools: a.Tools, Effort: a.Effort, Agent: a.Agent,
+	}
+	if a.Small {
+		out.Model = s.models.Small()
+	}
+	if a.Model != "" && a.Agent == "" {
+		if out.Model, err = s.models.Choose(a.Model, "", ""); err != nil {
+			return nil, fmt.Errorf("%s: model: %w", a.Path, err)
+		}
+	}
+	return out, nil
 }
 
 // skills answers list_skills.
@@ -71,6 +95,13 @@ func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a prot
 		out.LeftOut = append(out.LeftOut, problems...)
 		for _, c := range commands {
 			out.Commands = append(out.Commands, protocol.FileCommand{Name: c.Name, Description: c.Description, Path: c.Path})
+		}
+		named, problems := s.from.Named()
+		out.LeftOut = append(out.LeftOut, problems...)
+		for _, a := range named {
+			out.Named = append(out.Named, protocol.NamedAgent{
+				Name: a.Name, Description: a.Description, Path: a.Path, Tools: a.Tools, Model: a.Model, Agent: a.Agent,
+			})
 		}
 		return out, nil
 	}}, nil

@@ -33,6 +33,8 @@ func (l *liveModels) Own() model.Choice { return l.now.Load().Own() }
 
 func (l *liveModels) Fallbacks() []model.Choice { return l.now.Load().Fallbacks() }
 
+func (l *liveModels) Small() model.Choice { return l.now.Load().Small() }
+
 func (l *liveModels) Choose(name, baseURL, effort string) (model.Choice, error) {
 	return l.now.Load().Choose(name, baseURL, effort)
 }

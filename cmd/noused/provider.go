@@ -64,6 +64,14 @@ func (m *models) Own() model.Choice { return m.choice() }
 // Fallbacks are the models that answer while another cannot.
 func (m *models) Fallbacks() []model.Choice { return m.own.Fallback }
 
+// Small is the model of what needs no better one, the zero Choice where there is none that can be asked.
+func (m *models) Small() model.Choice {
+	if _, err := m.Model(m.own.Small); m.own.Small.Provider == "" || err != nil {
+		return model.Choice{}
+	}
+	return m.own.Small
+}
+
 // parse reads PROVIDER[/NAME].
 func (v vendors) parse(text string) (provider, name string, err error) {
 	provider, name, _ = strings.Cut(text, "/")

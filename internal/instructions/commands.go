@@ -32,16 +32,13 @@ type commandFile struct {
 	err               error
 }
 
-// CommandsDir has the user's own commands.
-func CommandsDir(configDir string) string { return filepath.Join(configDir, "commands") }
-
 var commandNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
 
 // Commands returns all commands, those that are nearest first, and the files that were left
 // out, each with the reason.
 func (in *Instructions) Commands() (commands []Command, problems []string) {
-	for _, p := range in.commandPlaces() {
-		list, _ := in.listings.get(p.root, p.dir, readCommands)
+	for _, p := range in.placesOf("commands") {
+		list, _ := in.listings.get(p.root, p.dir, readNames)
 		if list.err != nil {
 			problems = append(problems, p.dir+": "+reason(list.err))
 		}
@@ -73,8 +70,8 @@ func (in *Instructions) Expand(written string) (text string, ok bool, err error)
 	if !found || !commandNames().MatchString(name) {
 		return "", false, nil
 	}
-	for _, p := range in.commandPlaces() {
-		list, _ := in.listings.get(p.root, p.dir, readCommands)
+	for _, p := range in.placesOf("commands") {
+		list, _ := in.listings.get(p.root, p.dir, readNames)
 		if !slices.Contains(list.names, name) {
 			continue
 		}
@@ -98,19 +95,19 @@ func (in *Instructions) Expand(written string) (text string, ok bool, err error)
 	return "", false, nil
 }
 
-// commandPlaces are where commands are looked for, the nearest first. A place is the
-// repository's before it is the user's own.
-func (in *Instructions) commandPlaces() []place {
+// placesOf are where files of a kind, such as commands, are looked for, the nearest first. A place is
+// the repository's before it is the user's own.
+func (in *Instructions) placesOf(kind string) []place {
 	var all []place
 	for _, folder := range slices.Backward(repository(in.Workdir)) {
-		all = append(all, place{filepath.Join(folder, ".noused", "commands"), folder},
-			place{filepath.Join(folder, ".claude", "commands"), folder})
+		all = append(all, place{filepath.Join(folder, ".noused", kind), folder},
+			place{filepath.Join(folder, ".claude", kind), folder})
 	}
-	return append(all, place{CommandsDir(in.ConfigDir), ""})
+	return append(all, place{filepath.Join(in.ConfigDir, kind), ""})
 }
 
-// readCommands lists the files of a folder that are commands, by their names. Links are none.
-func readCommands(root, dir string) listing {
+// readNames lists the files NAME.md of a folder, by their names. Links are left out.
+func readNames(root, dir string) listing {
 	real, err := inside(root, dir)
 	if err != nil {
 		return listing{err: err}

@@ -32,28 +32,73 @@ func split(text string) (front, body string, err error) {
 // parse returns the two fields of a front matter that count. Those that it does
 // not know may be anything but an alias, of which a few can stand for very much.
 func parse(front string) (name, description string, err error) {
+	fields, err := fieldsOf(front)
+	if err != nil {
+		return "", "", err
+	}
+	if name, err = fields.text("name"); err != nil {
+		return "", "", err
+	}
+	description, err = fields.text("description")
+	return name, description, err
+}
+
+// fields are what a front matter says, by name.
+type fields map[string]*yaml.Node
+
+func fieldsOf(front string) (fields, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(front), &doc); err != nil {
-		return "", "", fmt.Errorf("has a broken front matter: %s", oneLine(err.Error()))
+		return nil, fmt.Errorf("has a broken front matter: %s", oneLine(err.Error()))
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return "", "", errors.New("has a front matter without fields")
+		return nil, errors.New("has a front matter without fields")
 	}
 	if aliased(&doc) {
-		return "", "", errors.New("has an alias in its front matter")
+		return nil, errors.New("has an alias in its front matter")
 	}
-	fields := doc.Content[0].Content
-	for i := 0; i+1 < len(fields); i += 2 {
-		to := map[string]*string{"name": &name, "description": &description}[fields[i].Value]
-		if to == nil {
-			continue
-		}
-		if fields[i+1].Kind != yaml.ScalarNode {
-			return "", "", fmt.Errorf("has a %s that is no text", fields[i].Value)
-		}
-		*to = oneLine(fields[i+1].Value)
+	said, all := doc.Content[0].Content, fields{}
+	for i := 0; i+1 < len(said); i += 2 {
+		all[said[i].Value] = said[i+1]
 	}
-	return name, description, nil
+	return all, nil
+}
+
+// text is a field on one line, "" where there is none.
+func (f fields) text(name string) (string, error) {
+	n := f[name]
+	switch {
+	case n == nil:
+		return "", nil
+	case n.Kind != yaml.ScalarNode:
+		return "", fmt.Errorf("has a %s that is no text", name)
+	}
+	return oneLine(n.Value), nil
+}
+
+// list is a field that is a list, or a text with commas. given is false where there is none.
+func (f fields) list(name string) (all []string, given bool, err error) {
+	n := f[name]
+	switch {
+	case n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return nil, n != nil, nil
+	case n.Kind == yaml.ScalarNode:
+		for _, one := range strings.Split(n.Value, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				all = append(all, one)
+			}
+		}
+		return all, true, nil
+	case n.Kind != yaml.SequenceNode:
+		return nil, true, fmt.Errorf("has %s that are no list", name)
+	}
+	for _, one := range n.Content {
+		if one.Kind != yaml.ScalarNode {
+			return nil, true, fmt.Errorf("has %s of which one is no text", name)
+		}
+		all = append(all, strings.TrimSpace(one.Value))
+	}
+	return all, true, nil
 }
 
 func aliased(n *yaml.Node) bool {

@@ -48,6 +48,7 @@ type shared struct {
 	listings cache[listing]
 	skills   cache[skillFile]
 	commands cache[commandFile]
+	named    cache[namedFile]
 	release  cache[string]          // what the distribution is called
 	bash     atomic.Pointer[string] // where it was found
 }

@@ -86,7 +86,10 @@ type RunError struct {
 }
 
 // AgentStart opens a run.
-type AgentStart struct{ Ref }
+type AgentStart struct {
+	Ref
+	As string `json:"as,omitzero" wire:"added" doc:"the named agent that makes the run"`
+}
 
 // AgentEnd closes a run, exactly once.
 type AgentEnd struct {

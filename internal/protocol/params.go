@@ -52,6 +52,7 @@ type PromptParams struct {
 	// The run that it starts keeps them over a restart of the daemon.
 	OutputSchema  jsontext.Value `json:"output_schema,omitzero" wire:"added" doc:"JSON Schema of at most 256 KiB that the run's answer, as JSON, has to fit; it is asked for three times at most; refused while a run is active"`
 	MaxCost       float64        `json:"max_cost,omitzero" wire:"added" min:"0" doc:"US dollars that the run may cost; calls of models count whose prices are known; it ends with budget"`
+	As            string         `json:"as,omitzero" wire:"added" doc:"the named agent, of list_skills, that makes the run: its instructions, with its tools alone; refused while a run is active"`
 	MaxModelCalls int            `json:"max_model_calls,omitzero" wire:"added" min:"1" doc:"calls of the model that the run may make; it ends with budget"`
 }
 

@@ -169,6 +169,7 @@ type LastRun struct {
 	RunID      string     `json:"run_id"`
 	StopReason StopReason `json:"stop_reason" enum:"completed,aborted,error"`
 	Error      *RunError  `json:"error,omitzero"`
+	As         string     `json:"as,omitzero" wire:"added" doc:"the named agent that made it"`
 }
 
 // TurnInfo is a turn that has begun and not ended, as its turn_start told it.
@@ -197,6 +198,7 @@ type System struct {
 type Skills struct {
 	Skills   []Skill       `json:"skills"`
 	Commands []FileCommand `json:"commands,omitzero" doc:"left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"`
+	Named    []NamedAgent  `json:"named_agents,omitzero" wire:"added" doc:"left out where a skill was asked for by name; prompt takes one as its as"`
 	LeftOut  []string      `json:"left_out" doc:"files that cannot be used, each with the reason"`
 }
 
@@ -216,6 +218,16 @@ type AgentInfo struct {
 	SignIn    string   `json:"sign_in,omitzero" doc:"the line that signs in"`
 	Default   bool     `json:"default,omitzero" doc:"sessions that name no agent are made for it"`
 	Sandboxed bool     `json:"sandboxed" doc:"it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop"`
+}
+
+// NamedAgent is a way to make a run: a file has instructions for it, and which tools it calls.
+type NamedAgent struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitzero"`
+	Path        string   `json:"path,omitzero" doc:"its file; left out of one that is built in"`
+	Tools       []string `json:"tools,omitzero" doc:"all that it calls; left out: what the session has"`
+	Model       string   `json:"model,omitzero" doc:"PROVIDER/NAME; left out: the session's"`
+	Agent       string   `json:"agent,omitzero" doc:"the hosted agent that makes its turns"`
 }
 
 // FileCommand is a text that is kept in a file, to be sent in the place of its name.

@@ -308,7 +308,8 @@ func sampleEvents() []Event {
 	turn := Ref{RunID: "run-1", SessionID: "ses-1", TurnID: "1"}
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
 	return []Event{
-		AgentStart{run},
+		AgentStart{Ref: run},
+		AgentStart{Ref: run, As: "plan"},
 		AgentEnd{Ref: run, StopReason: "completed", Turns: 1, Usage: usage},
 		AgentEnd{
 			Ref: run, StopReason: "error", Turns: 1, Error: &RunError{Code: "provider_error", Message: "it broke"},

@@ -384,7 +384,7 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 	if w.m.s.ApprovalMode != protocol.ApprovalsAuto {
 		t.Errorf("after a restart the mode is %s", w.m.s.ApprovalMode)
 	}
-	w.step(promptIn{nil, protocol.PromptParams{Text: "alone", Approvals: protocol.ApprovalsDeny}, false, nil})
+	w.step(promptIn{nil, protocol.PromptParams{Text: "alone", Approvals: protocol.ApprovalsDeny}, false, nil, nil})
 	w.boot() // the run goes on without anybody to ask
 	w.say(toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
 	if !strings.HasPrefix(w.lastResult(), "denied: ") {

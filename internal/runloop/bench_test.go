@@ -26,6 +26,7 @@ func benchRun(m *machine, now time.Time) effects {
 		protocol.PromptParams{Text: "List the three largest files in this folder, please."},
 		false,
 		nil,
+		nil,
 	})
 	for range 10 {
 		m.step(now, deltaIn{m.gen, model.Delta{Text: "word "}})

@@ -12,7 +12,23 @@ func (m *machine) model() model.Choice {
 	if m.hosted() {
 		return model.Choice{Provider: m.s.Agent}
 	}
-	return chosen(m.s.Model, m.s.Answered, m.ownModel())
+	c := chosen(m.s.Model, m.s.Answered, m.ownModel())
+	if m.s.Run != nil {
+		c = modelAs(m.s.Run.Terms.As, c)
+	}
+	return c
+}
+
+// modelAs is the model of a run that a named agent makes, where the session has that one. Nil makes none.
+func modelAs(as *model.NamedAgent, c model.Choice) model.Choice {
+	switch {
+	case as == nil:
+		return c
+	case as.Model.Provider != "":
+		c = as.Model
+	}
+	c.Effort = cmp.Or(as.Effort, c.Effort)
+	return c
 }
 
 // chosen is the model of a session: the one that it has chosen, else the one that has
@@ -36,11 +52,14 @@ func plainly(c model.Choice) model.Choice {
 }
 
 // modelMissing says why the session's model cannot be asked.
-func (m *machine) modelMissing() error {
+func (m *machine) modelMissing() error { return m.missingFor(nil) }
+
+// missingFor says why the model cannot be asked that makes a run as a named agent.
+func (m *machine) missingFor(as *model.NamedAgent) error {
 	if m.missing == nil || m.hosted() {
 		return nil
 	}
-	return m.missing(m.model())
+	return m.missing(modelAs(as, m.model()))
 }
 
 // window is how many tokens the model can read that answers now; 0 has no end.

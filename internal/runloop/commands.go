@@ -155,8 +155,12 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 		if err != nil {
 			return nil, err
 		}
+		as, err := h.namedAgent(ctx, id, p.As)
+		if err != nil {
+			return nil, err
+		}
 		p.Attachments = nil // may be long, and may have to wait
-		return h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait, images} })
+		return h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait, images, as} })
 	}
 	if h.orchestrated() {
 		next := h.asking.enqueue(id)

@@ -241,7 +241,7 @@ func TestACompactionByHandHoldsNobodyUp(t *testing.T) {
 	w.step(compactIn{w.client("compact"), ""})
 	w.summary()
 	w.events = nil
-	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go on"}, false, nil})
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go on"}, false, nil, nil})
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ")
 	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
 	if got := w.messages(); !got[0].Summary || got[len(got)-1].Text != "go on" {
@@ -264,7 +264,7 @@ func TestAnAbortEndsACompactionOfARun(t *testing.T) {
 	w.prompt("and now?")
 	w.step(modelDoneIn{w.work.gen, tooLong()})
 	w.step(queueIn{w.client("steer"), protocol.KindSteer, protocol.SteerParams{Text: "no"}, nil})
-	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "p"}, false, nil})
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "p"}, false, nil, nil})
 	if w.refused == nil || !strings.Contains(w.refused.Error(), "run_in_progress") {
 		t.Errorf("got %v, want run_in_progress", w.refused)
 	}

@@ -227,8 +227,17 @@ func (l *loop) inTurn(s toolset, listed []model.ToolInfo) []model.ToolInfo {
 // toolset is what the session lets its model call.
 func (m *machine) toolset() toolset {
 	s := toolset{from: m.scope(), all: !m.s.ToolsChosen, active: m.s.Tools, window: m.window(), deferred: m.s.Deferred}
-	if run := m.s.Run; run != nil {
-		s.turn = fmt.Sprint(run.ID, " ", run.Turn)
+	run := m.s.Run
+	if run == nil {
+		return s
+	}
+	s.turn = fmt.Sprint(run.ID, " ", run.Turn)
+	if as := run.Terms.As; as != nil && !as.AllTools {
+		s.active = as.Tools
+		if !s.all {
+			s.active = slices.DeleteFunc(slices.Clone(m.s.Tools), func(name string) bool { return !as.May(name) })
+		}
+		s.all = false
 	}
 	return s
 }

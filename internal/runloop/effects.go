@@ -97,4 +97,5 @@ type modelCall struct {
 
 	toolset
 	environment session.EnvironmentTaken // zero: not taken yet
+	as          string                   // instructions of the named agent that makes the run
 }

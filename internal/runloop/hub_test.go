@@ -624,7 +624,7 @@ func TestStateIsAsOfItsSeq(t *testing.T) {
 	}
 	defer func() { _ = journal.Close() }()
 	l, c := newLoop(f.env, state, journal), newCall()
-	l.mailbox <- promptIn{nil, protocol.PromptParams{Text: "after it"}, false, nil}
+	l.mailbox <- promptIn{nil, protocol.PromptParams{Text: "after it"}, false, nil, nil}
 	err = l.batch(queryIn{ticket: c, last: true, read: func(m *machine) (any, error) { return m.runState(), nil }})
 	if r := <-c.reply; err != nil || r.value != protocol.StateIdle || r.seq != 0 {
 		t.Errorf("got %v as of event %d, %v; want idle before the first event", r.value, r.seq, err)

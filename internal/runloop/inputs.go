@@ -18,6 +18,7 @@ type (
 		p      protocol.PromptParams
 		wait   bool
 		images []model.Attachment // kept already
+		as     *model.NamedAgent  // of p.As
 	}
 	queueIn struct { // steer and follow_up
 		ticket ticket
@@ -87,9 +88,11 @@ func (in promptIn) step(m *machine) {
 		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
 	case m.hosted() && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, m.unsupported("go on from an earlier message"))
-	case run != nil && !termsOf(in.p).IsZero():
-		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "output_schema, max_cost and max_model_calls are for "+
-			"the run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
+	case run != nil && !in.terms().IsZero():
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "as, output_schema, max_cost and max_model_calls are "+
+			"for the run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
+	case m.hosted() && in.as != nil:
+		m.refuse(in.ticket, m.unsupported("make a run as "+in.as.Name))
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID,
 			m.s.ID))
@@ -97,8 +100,8 @@ func (in promptIn) step(m *machine) {
 		if m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
 		}
-	case m.modelMissing() != nil:
-		m.refuse(in.ticket, noModel(m.modelMissing()))
+	case m.missingFor(in.as) != nil:
+		m.refuse(in.ticket, noModel(m.missingFor(in.as)))
 	case m.agentMissing() != nil:
 		m.refuse(in.ticket, m.agentMissing())
 	default:
@@ -107,7 +110,7 @@ func (in promptIn) step(m *machine) {
 		}
 		runID := m.beginRun(in.ticket, session.Input{
 			Command: protocol.Prompt.Name(), Text: in.p.Text, Key: in.p.IdempotencyKey, Attachments: in.images,
-			Approvals: in.p.Approvals, Terms: termsOf(in.p),
+			Approvals: in.p.Approvals, Terms: in.terms(),
 		})
 		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})

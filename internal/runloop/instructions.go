@@ -64,7 +64,11 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string)
 			return "", err
 		}
 	}
-	return text + serversPart(taken.Servers, on, call.window), nil
+	text += serversPart(taken.Servers, on, call.window)
+	if call.as != "" {
+		text += "\n\n" + call.as
+	}
+	return text, nil
 }
 
 // refreshEnvironment completes what was taken of the surroundings, and reports whether there was

@@ -228,7 +228,11 @@ func (m *machine) openRun(in session.Input) {
 		started.Model = plainly(own)
 	}
 	m.record(started)
-	m.publish(protocol.AgentStart{Ref: m.runRef()})
+	begun := protocol.AgentStart{Ref: m.runRef()}
+	if as := m.s.Run.Terms.As; as != nil {
+		begun.As = as.Name
+	}
+	m.publish(begun)
 	m.startTurn(protocol.KindPrompt, []session.Input{in})
 }
 
@@ -328,6 +332,9 @@ func (m *machine) callModel() {
 			Output: []byte(m.s.Run.Terms.OutputSchema),
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
 	}
+	if as := m.s.Run.Terms.As; as != nil {
+		call.as = as.Text
+	}
 	m.await(streaming, work{call: call})
 }
 
@@ -410,6 +417,8 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 		return model.Means(call.Name, name)
 	}):
 		return model.Failed(model.Forbidden, call.Name+" is not active in this session"), true
+	case !m.searches(call) && !m.s.Run.Terms.As.May(call.Name):
+		return model.Failed(model.Forbidden, call.Name+" is no tool of the agent "+m.s.Run.Terms.As.Name), true
 	}
 	return model.ToolResult{}, false
 }
@@ -538,6 +547,9 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
 	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: !run.Outside || run.Turn > 1}
+	if as := run.Terms.As; as != nil {
+		fact.As = as.Name
+	}
 	if why != nil {
 		fact.Code, fact.Error, end.Error = why.Code, why.Message, wireRunError(why)
 	}

@@ -376,7 +376,7 @@ func (w *world) random(pick func(n int) int) {
 		if entries := w.m.s.Entries(); len(entries) > 0 && pick(3) == 0 {
 			p.LeafID = entries[pick(len(entries))].ID
 		}
-		w.step(promptIn{c, p, c.wait, nil})
+		w.step(promptIn{c, p, c.wait, nil, nil})
 	case 3, 4, 5:
 		p := protocol.SteerParams{Text: text, IfIdle: []protocol.Kind{"", "prompt"}[pick(2)]}
 		w.step(queueIn{w.client("steer"), protocol.KindSteer, p, nil})
@@ -595,7 +595,7 @@ func (w *world) types() []string {
 }
 
 func (w *world) prompt(text string) {
-	w.step(promptIn{nil, protocol.PromptParams{Text: text}, false, nil})
+	w.step(promptIn{nil, protocol.PromptParams{Text: text}, false, nil, nil})
 }
 
 func (w *world) say(d ...model.Delta) {
@@ -749,7 +749,8 @@ func TestEverythingPutOffIsTakenUpTogether(t *testing.T) {
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 	w.step(abortIn{})
 	for range 3 {
-		w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "instead", StreamingBehavior: "steer"}, false, nil})
+		instead := protocol.PromptParams{Text: "instead", StreamingBehavior: "steer"}
+		w.step(promptIn{ticket: w.client("prompt"), p: instead})
 	}
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{}})
 	if len(w.asked) > 0 {
@@ -776,6 +777,7 @@ func TestALeafWhileARunIsActive(t *testing.T) {
 			w.client(leaf),
 			protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"},
 			false,
+			nil,
 			nil,
 		})
 		if w.refused == nil || !strings.Contains(w.refused.Error(), want) {
@@ -1116,17 +1118,17 @@ func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
 	p := protocol.PromptParams{Text: "go", IdempotencyKey: "k"}
 	first, second := &client{name: "first"}, &client{name: "second"}
 	w.asked[first] = true
-	w.step(promptIn{first, p, false, nil})
+	w.step(promptIn{first, p, false, nil, nil})
 	w.finish()
 	w.boot()
 	before := len(w.events)
 	w.asked[second] = true
-	w.step(promptIn{second, p, false, nil})
+	w.step(promptIn{second, p, false, nil, nil})
 	if len(w.asked) > 0 || len(w.events) != before {
 		t.Errorf("%d unanswered, %d new events; want an answer and nothing done", len(w.asked), len(w.events)-before)
 	}
 	w.clock = w.clock.Add(25 * time.Hour)
-	w.step(promptIn{nil, p, false, nil})
+	w.step(promptIn{nil, p, false, nil, nil})
 	if len(w.events) == before {
 		t.Error("the key still counts after a day")
 	}

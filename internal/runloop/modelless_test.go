@@ -12,7 +12,7 @@ import (
 // Without a model nothing is accepted that only a model could answer.
 func TestAPromptWithoutAModelIsRefused(t *testing.T) {
 	for name, in := range map[string]input{
-		"a prompt":             promptIn{nil, protocol.PromptParams{Text: "hi"}, false, nil},
+		"a prompt":             promptIn{nil, protocol.PromptParams{Text: "hi"}, false, nil, nil},
 		"a steer, if idle":     queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "hi", IfIdle: "prompt"}, nil},
 		"a follow-up, if idle": queueIn{nil, protocol.KindFollowUp, protocol.SteerParams{Text: "hi", IfIdle: "prompt"}, nil},
 	} {

@@ -49,6 +49,9 @@ type Instructions interface {
 	// Expand puts what a command's file in that folder says in the place of /NAME; ok is
 	// false for a text that names none. Its error is for people. It blocks for the disk.
 	Expand(workdir, text string) (expanded string, ok bool, err error)
+	// Named returns the named agent of that name in that folder. Its error is for people. It
+	// blocks for the disk.
+	Named(workdir, name string) (*model.NamedAgent, error)
 }
 
 // Tools knows and runs the operations of all tools.

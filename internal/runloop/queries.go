@@ -140,7 +140,7 @@ func (m *machine) state() protocol.State {
 		})
 	}
 	if last := s.LastRun; last.RunID != "" {
-		st.LastRun = &protocol.LastRun{RunID: last.RunID, StopReason: last.StopReason}
+		st.LastRun = &protocol.LastRun{RunID: last.RunID, StopReason: last.StopReason, As: last.As}
 		if last.StopReason == protocol.StopError {
 			st.LastRun.Error = &protocol.RunError{Code: last.Code, Message: last.Error}
 		}

@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ type place struct{}
 func (place) Environment(context.Context, string) string { return "here" }
 
 func (place) Expand(string, string) (string, bool, error) { return "", false, nil }
+
+func (place) Named(string, string) (*model.NamedAgent, error) { return nil, errors.New("none") }
 
 func (place) System(_, environment string, _ int64) (text string, files, problems []string) {
 	return "You work " + environment + ".", nil, nil

@@ -24,11 +24,11 @@ func schemaFits(schema []byte) error {
 	return nil
 }
 
-// termsOf are what a prompt asks of its run.
-func termsOf(p protocol.PromptParams) session.Terms {
-	terms := session.Terms{OutputSchema: p.OutputSchema, MaxModelCalls: p.MaxModelCalls}
-	if p.MaxCost > 0 {
-		terms.MaxCost = max(1, int64(p.MaxCost*nano))
+// terms are what a prompt asks of its run.
+func (in promptIn) terms() session.Terms {
+	terms := session.Terms{OutputSchema: in.p.OutputSchema, MaxModelCalls: in.p.MaxModelCalls, As: in.as}
+	if in.p.MaxCost > 0 {
+		terms.MaxCost = max(1, int64(in.p.MaxCost*nano))
 	}
 	return terms
 }

@@ -46,6 +46,7 @@ func withEverything(t *testing.T) *world {
 		protocol.PromptParams{Text: "look"},
 		false,
 		[]model.Attachment{{MediaType: "image/png", File: "f"}},
+		nil,
 	})
 	w.answers(toolCall("t.x"), model.Delta{
 		Stop:   model.StopToolCalls,

@@ -94,7 +94,7 @@ func (w *world) refusedAs(reason protocol.Reason) {
 
 func TestWithdraw(t *testing.T) {
 	w := newWorld(t)
-	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go"}, false, nil})
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go"}, false, nil, nil})
 	for i, kind := range []protocol.Kind{"follow_up", "steer", "follow_up", "steer"} {
 		w.step(queueIn{w.client("queue"), kind, protocol.SteerParams{
 			Text:           string(rune('a' + i)),
@@ -160,10 +160,10 @@ func TestWithdraw(t *testing.T) {
 // hears of it.
 func TestWhoWaitsHearsOfTheEndThoughHisTextIsWithdrawn(t *testing.T) {
 	w := newWorld(t)
-	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go"}, false, nil})
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go"}, false, nil, nil})
 	c := w.client("waits")
 	c.wait = true
-	w.step(promptIn{c, protocol.PromptParams{Text: "later", StreamingBehavior: "follow_up"}, true, nil})
+	w.step(promptIn{c, protocol.PromptParams{Text: "later", StreamingBehavior: "follow_up"}, true, nil, nil})
 	w.step(withdrawIn{w.client("withdraw"), w.accepted[1]})
 	w.finish() // which fails where somebody is left waiting
 	for _, ev := range w.events {

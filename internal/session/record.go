@@ -92,10 +92,14 @@ type Terms struct {
 	OutputSchema  jsontext.Value `json:"output_schema,omitzero"` // that its answer has to fit
 	MaxCost       int64          `json:"max_cost_nano_usd,omitzero"`
 	MaxModelCalls int            `json:"max_model_calls,omitzero"`
+
+	As *model.NamedAgent `json:"as,omitzero"` // that makes the run
 }
 
 // IsZero reports that nothing is asked.
-func (t Terms) IsZero() bool { return t.OutputSchema == nil && t.MaxCost == 0 && t.MaxModelCalls == 0 }
+func (t Terms) IsZero() bool {
+	return t.OutputSchema == nil && t.MaxCost == 0 && t.MaxModelCalls == 0 && t.As == nil
+}
 
 // CommandOutputSchema is the Command of an Input by which the daemon asks for an answer
 // again that does not fit its schema.
@@ -185,6 +189,7 @@ type RunEnded struct {
 	Code       protocol.Code       `json:"code,omitzero"`
 	Error      string              `json:"error,omitzero"`
 	Unread     bool                `json:"unread,omitzero"`
+	As         string              `json:"as,omitzero"` // the named agent that made it
 }
 
 // RunParked says that the run waits for a model, or that the daemon stopped on purpose with the run at a

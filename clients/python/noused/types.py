@@ -75,6 +75,8 @@ class AgentOptionAccepted(TypedDict):
 
 
 class AgentStart(TypedDict):
+    as: NotRequired[str]
+    """the named agent that makes the run"""
     run_id: str
     session_id: str
     turn_id: NotRequired[str]
@@ -698,6 +700,8 @@ class PromptParamsAttachments(TypedDict):
 class PromptParams(TypedDict):
     approvals: NotRequired[Literal["ask", "deny"]]
     """of the run that it starts; deny: what would be asked is denied, and nobody waits; default ask"""
+    as: NotRequired[str]
+    """the named agent, of list_skills, that makes the run: its instructions, with its tools alone; refused while a run is active"""
     attachments: NotRequired[list[PromptParamsAttachments]]
     """images to show with the text, at most 16"""
     idempotency_key: NotRequired[str]
@@ -1012,6 +1016,19 @@ class SkillsCommands(TypedDict):
     path: str
 
 
+class SkillsNamedAgents(TypedDict):
+    agent: NotRequired[str]
+    """the hosted agent that makes its turns"""
+    description: NotRequired[str]
+    model: NotRequired[str]
+    """PROVIDER/NAME; left out: the session's"""
+    name: str
+    path: NotRequired[str]
+    """its file; left out of one that is built in"""
+    tools: NotRequired[list[str]]
+    """all that it calls; left out: what the session has"""
+
+
 class SkillsSkills(TypedDict):
     description: str
     name: str
@@ -1026,6 +1043,8 @@ class Skills(TypedDict):
     """left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"""
     left_out: list[str]
     """files that cannot be used, each with the reason"""
+    named_agents: NotRequired[list[SkillsNamedAgents]]
+    """left out where a skill was asked for by name; prompt takes one as its as"""
     skills: list[SkillsSkills]
 
 
@@ -1139,6 +1158,8 @@ class StateLastRunError(TypedDict):
 
 
 class StateLastRun(TypedDict):
+    as: NotRequired[str]
+    """the named agent that made it"""
     error: NotRequired[StateLastRunError]
     run_id: str
     stop_reason: Literal["completed", "aborted", "error"]
