@@ -203,7 +203,7 @@ func TestTheNextDaemonFinishesARewind(t *testing.T) {
 		t.Errorf("recovered: %q, %q, leaf %q", c.file("a.txt"), c.file("new.txt"), st.LeafID)
 	}
 	said := "the rewind " + done.RewindID + ", which was interrupted, was finished"
-	if !strings.Contains(string(c.Log.Bytes()), said) {
+	if !strings.Contains(c.Log.String(), said) {
 		t.Error("the log does not say so")
 	}
 	if _, err := client.Call(ctx, c.dial(), protocol.UndoRewind,

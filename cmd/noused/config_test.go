@@ -74,6 +74,7 @@ func TestConfigDefaults(t *testing.T) {
 		EventBuffer:  16 << 20,
 		DrainTimeout: 10 * time.Second,
 		LogLevel:     zapcore.InfoLevel,
+		ChangesMax:   1 << 30,
 		Policy: policySettings{Config: home + "/.config/noused/config.toml", Rules: home +
 			"/.config/noused/rules.toml"},
 		BuiltinTools: true, Agents: agent.Known,
@@ -330,6 +331,7 @@ func TestConfigFile(t *testing.T) {
 		Workdir:      "/",
 		WorkdirNamed: true,
 		ToolsDirs:    []string{home + "/.config/noused/tools", "/file/tools", home + "/tools"},
+		ChangesMax:   1 << 30,
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
 		MaxLine:      2 << 20,

@@ -449,12 +449,13 @@ func killAll(id uint32, groups map[int]bool, kin *family) bool {
 
 // killThose kills what exists now, notes it as killed, and returns whether any
 // of that, now or before, is not dead yet. A process that is ending has lost its
-// environment before it is dead.
+// environment before it is dead. The daemon is no such process: while it lives, it has a child's mark
+// for as long as it starts one.
 func killThose(id uint32, groups map[int]bool, kin *family, killed map[int]stat) (left bool) {
 	all := allProcesses()
 	doomed := make(map[int]bool)
 	for pid, st := range all {
-		if st.dead() || pid == os.Getpid() {
+		if st.dead() || pid == os.Getpid() || pid == kin.daemon && pid == os.Getppid() {
 			delete(all, pid)
 			continue
 		}

@@ -87,7 +87,8 @@ type spawner struct {
 	helper   string
 	log      *zap.Logger
 	spawns   chan spawn
-	quit     chan struct{}
+	closing  chan struct{} // no child is started any more
+	quit     chan struct{} // the thread that starts children ends
 	lines    *longLines
 	work     sync.WaitGroup // the spawning thread
 	close    sync.Once
@@ -134,7 +135,7 @@ func NewNested(helper string, log *zap.Logger) *Supervisor {
 // newSupervisor makes one that has what a former program has left, where left is not nil.
 func newSupervisor(helper string, o *orphans, log *zap.Logger, left *Left) *Supervisor {
 	n := &spawner{
-		helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(),
+		helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), closing: make(chan struct{}), lines: newLongLines(),
 		orphans: o, onMain: left != nil, unclaimed: map[uint32]bool{},
 	}
 	// No child gets what this process was started with and does not know of.
@@ -227,14 +228,21 @@ func (n *spawner) onThread(work func() error) error {
 	case n.spawns <- r:
 		return <-r.reply
 	case <-n.quit:
-		return errors.New("the daemon is stopping")
+		return errStopping
 	}
 }
+
+var errStopping = errors.New("the daemon is stopping")
 
 // spawn starts a command on the spawning thread, with a mark or 0. born is called with its
 // process before that can be taken for an orphan.
 func (n *spawner) spawn(cmd *exec.Cmd, m mark, born func(pid int)) error {
 	return n.onThread(func() error {
+		select {
+		case <-n.closing:
+			return errStopping
+		default:
+		}
 		if n.onMain { // which adopts orphans, too
 			n.orphans.sweeping.Lock()
 			defer n.orphans.sweeping.Unlock()
@@ -259,6 +267,8 @@ func (s *Supervisor) Close() {
 }
 
 func (s *Supervisor) closeRest() {
+	close(s.closing)
+	_ = s.onThread(func() error { return nil }) // a start that is under way ends: meanwhile this process has a child's mark
 	if s.guardian != nil {
 		s.guardian.close(s.orphans.idle())
 	}
