@@ -53,11 +53,9 @@ func OptionNamed(s protocol.State, word string) (protocol.AgentOption, error) {
 	return protocol.AgentOption{}, fmt.Errorf("%s has no option %.80q, only %s", s.Agent, word, strings.Join(ids, ", "))
 }
 
-// SetAgentOption chooses a value of an option, by what the agent calls it or by its name. What
-// the option cannot be the daemon refuses.
-func SetAgentOption(ctx context.Context, c client.Sender, scope protocol.Scope, o protocol.AgentOption, word string) (
-	protocol.AgentOptionAccepted, error,
-) {
+// OptionChoice is the choice of a value of an option, by what the agent calls it or by its
+// name. What the option cannot be the daemon refuses.
+func OptionChoice(scope protocol.Scope, o protocol.AgentOption, word string) protocol.SetAgentOptionParams {
 	p := protocol.SetAgentOptionParams{Scope: scope, ID: o.ID, Value: word}
 	for _, v := range o.Values {
 		if v.Value == word {
@@ -68,5 +66,5 @@ func SetAgentOption(ctx context.Context, c client.Sender, scope protocol.Scope, 
 			p.Value = v.Value
 		}
 	}
-	return client.Call(ctx, c, protocol.SetAgentOption, p)
+	return p
 }

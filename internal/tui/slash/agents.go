@@ -96,7 +96,7 @@ func ChooseOption(ctx context.Context, p Place, arg string) Outcome {
 
 // SetOption chooses a value of an option.
 func SetOption(ctx context.Context, p Place, o protocol.AgentOption, value string) Outcome {
-	r, err := actions.SetAgentOption(ctx, p, p.Scope(), o, value)
+	r, err := Ask(ctx, p, protocol.SetAgentOption, actions.OptionChoice(p.Scope(), o, value))
 	if err != nil {
 		return Failed(withoutField(err, "value: "))
 	}
