@@ -93,6 +93,8 @@ export interface AgentsAgents {
   sandboxed: boolean;
   /** the line that signs in */
   sign_in?: string;
+  /** whether it is signed in; absent where nobody can tell */
+  signed_in?: boolean;
 }
 
 export interface Agents {

@@ -22,7 +22,8 @@ func (a *app) agentsCommand() *cobra.Command {
 		Long: `List the agents that sessions can be made for, with nous new --agent and nous
 prompt --agent: those that noused knows, and the sections [agent.NAME] of config.toml.
 What an agent does without asking is not noused's to stop, unless it runs in the
-sandbox.`,
+sandbox. SIGNED IN goes by the files that an agent is known to keep, none of which is
+opened; - is where that cannot be told.`,
 		Example: `  nous agents
   nous prompt --agent opencode what is in this directory`,
 		Args: cmdline.Wants(0, 0, ""),
@@ -32,7 +33,7 @@ sandbox.`,
 				for i, agent := range r.Agents {
 					rows[i] = a.agentRow(cmd.Context(), agent)
 				}
-				a.Table([]string{"AGENT", "FOUND", "VERSION", "SANDBOX", "ABOUT"}, rows)
+				a.Table([]string{"AGENT", "FOUND", "VERSION", "SIGNED IN", "SANDBOX", "ABOUT"}, rows)
 			})
 		},
 	}
@@ -49,7 +50,11 @@ func (a *app) agentRow(ctx context.Context, agent protocol.AgentInfo) []string {
 	case !agent.Found:
 		about = agent.Problem
 	}
-	if agent.Found && agent.SignIn != "" {
+	signedIn := "-"
+	if agent.Found && agent.SignedIn != nil {
+		signedIn = plain.YesNo(*agent.SignedIn)
+	}
+	if agent.Found && agent.SignIn != "" && signedIn != plain.YesNo(true) {
 		about += "; sign in: " + agent.SignIn
 	}
 	name := agent.Name
@@ -57,7 +62,8 @@ func (a *app) agentRow(ctx context.Context, agent protocol.AgentInfo) []string {
 		name += " (default)"
 	}
 	return []string{
-		name, plain.YesNo(agent.Found), version, plain.YesNo(agent.Sandboxed), plain.OneLine(about, plain.LineWidth),
+		name, plain.YesNo(agent.Found), version, signedIn, plain.YesNo(agent.Sandboxed),
+		plain.OneLine(about, plain.LineWidth),
 	}
 }
 

@@ -182,8 +182,8 @@ func (a *app) addCommands(root *cobra.Command) {
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {
 			a.promptCommand(), a.waitCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
-			a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(),
-			a.setApprovalModeCommand(),
+			a.setModeCommand(), a.setModelCommand(), a.optionsCommand(), a.approvalsCommand(), a.approveCommand(),
+			a.denyCommand(), a.setApprovalModeCommand(),
 		},
 		"session": {
 			a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"noused/internal/agent/agenttest"
 	"noused/internal/daemontest"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/testenv"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) { // or the programs under test would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
-	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"nous": func() {
+	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"scripted-agent": agenttest.Main, "nous": func() {
 		startWithin, completesWithin = 2*time.Minute, 2*time.Minute // a machine may have much to do
 		main()
 	}})

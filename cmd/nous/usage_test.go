@@ -81,6 +81,7 @@ var wrongLines = []struct{ line, want string }{
 	{"set-approval-mode sometimes", `sometimes: want ask, auto or deny`},
 	{"prompt --approvals perhaps x", `--approvals perhaps: want allow, ask or deny`},
 	{"set-model", `set-model wants MODEL, as in openai/gpt-5`},
+	{"options mode plan more", `options takes 2 arguments, and got "more" besides: it wants OPTION, one that`},
 	{"set-model a b", `set-model takes 1 argument, and got "b" besides: it wants MODEL,`},
 	{"set-model offline --context-window many", `--context-window many: want a whole number`},
 	{"sessions extra", `sessions has no command "extra"`},

@@ -189,6 +189,9 @@ func listAgents(agents *agent.Agents) protocol.Agents {
 		if info.Path, info.Found = path, err == nil; err != nil {
 			info.Problem = err.Error()
 		}
+		if yes, known := s.SignedIn(tool.EnvironWith(os.Environ(), s.Env)); known {
+			info.SignedIn = &yes
+		}
 		out.Agents = append(out.Agents, info)
 	}
 	return out

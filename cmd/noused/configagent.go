@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -53,8 +54,11 @@ func (r *resolver) agent(name string) (s agent.Spec) {
 	s.Name = name
 	v, from := at("command")
 	if v != nil {
+		known := s
 		s.Command = r.asTexts(v, from)
-		s.Install, s.SignIn = "", ""
+		if len(s.Command) == 0 || len(known.Command) == 0 || filepath.Base(s.Command[0]) != known.Command[0] {
+			s.Install, s.SignIn, s.Credentials, s.OnlyThere = "", "", nil, false // another program
+		}
 	}
 	if len(s.Command) == 0 || s.Command[0] == "" {
 		r.fail(from, "is missing: want an array, the program and its arguments")

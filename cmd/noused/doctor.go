@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/agent"
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/doctor"
@@ -45,8 +47,8 @@ the area, and what was found. Below a warning or a failure it says what to do.
 
 It can be run at any time. It asks a running daemon only whether it answers and
 which model it has, the model's server only for the list of its models, and the
-server of its fleet only whether it lets the daemon in. It starts no tools and
-writes nothing.
+server of its fleet only whether it lets the daemon in. It starts no tools, has
+the agents that the configuration names say what they are, and writes nothing.
 
 With --fix it repairs what is safe to repair, and says what it did:
 
@@ -122,6 +124,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
 		KeyVariable: cfg.vendors(getenv).config(cfg.Model.Provider, true).APIKeyEnv,
 		Models:      ask.models, Window: ask.window, Fallbacks: ask.fallbacks(), Folders: projectsOf(cfg.Workdir),
+		Agents:  r.agentsToTry(cfg, supervisor),
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
 			filepath.Join(xdg.Config(getenv), "systemd/user"), "/etc/systemd/user",
@@ -183,6 +186,43 @@ func (a *ownModel) models(ctx context.Context) ([]string, error) {
 		a.made.heard(a.made.choice(), modelwire.WindowOf(listed, s.Model))
 	}
 	return modelwire.NamesOf(listed), err
+}
+
+// agentTime is how long an agent has to say what it is.
+const agentTime = 10 * time.Second
+
+// agentsToTry are the agents that the configuration names.
+func (r *resolver) agentsToTry(cfg Config, supervisor *proc.Supervisor) (list []doctor.Agent) {
+	agents := agent.New(agent.Options{
+		Specs: cfg.Agents, Version: buildinfo.Version(),
+		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (agent.Process, error) {
+			c.Env = tool.EnvironWith(os.Environ(), s.Env)
+			if !s.Sandbox {
+				return supervisor.Start(ctx, c)
+			}
+			box, err := supervisor.Sandboxed(proc.Sandbox{Name: s.Name, Workdir: c.Dir, Write: s.Writable})
+			if err != nil {
+				return nil, err
+			}
+			return box.Start(ctx, c)
+		},
+	})
+	v, from := r.file.find("agent")
+	named := r.asTable(v, from)
+	for _, s := range agents.List() {
+		if _, has := named[s.Name]; !has && s.Name != cfg.DefaultAgent {
+			continue
+		}
+		one := doctor.Agent{Name: s.Name, Try: func(ctx context.Context) (string, error) {
+			return agents.Try(ctx, s.Name, cfg.Workdir, agentTime)
+		}}
+		_, missing := s.Path()
+		if yes, known := s.SignedIn(tool.EnvironWith(os.Environ(), s.Env)); missing == nil && known && !yes {
+			one.SignIn = s.SignIn
+		}
+		list = append(list, one)
+	}
+	return list
 }
 
 // fallbacks are the models that answer while another cannot. A module is not started to see

@@ -131,6 +131,42 @@ func TestDoctorListsFallbacksAndHooks(t *testing.T) {
 	}
 }
 
+// The agents that the configuration names are started, and say themselves what is wrong with
+// them. Those that noused only knows are not.
+func TestDoctorTriesTheAgentsOfTheConfiguration(t *testing.T) {
+	d := unstarted(t, "noused")
+	d.write("noused/config.toml", `default_agent = "codex"
+[agent.good]
+command = ["scripted-agent"]
+[agent.boxed]
+command = ["scripted-agent"]
+sandbox = true
+[agent.old]
+command = ["scripted-agent"]
+env = { AGENTTEST_CAN = "old" }
+[agent.broken]
+command = ["/bin/sh", "-c", "echo no licence for this machine >&2; exit 7"]
+[agent.lost]
+command = ["no-such-agent"]
+[agent.claude]
+command = ["`+filepath.Join(d.Dir, "claude-agent-acp")+`"]
+`, 0o600)
+	d.write("claude-agent-acp", "#!/bin/sh\nexec scripted-agent\n", 0o700)
+	t.Setenv("HOME", t.TempDir())
+	out, status := d.doctor()
+	wantLines(t, out, "ok    agents         good answers as agenttest 1\n",
+		"ok    agents         boxed answers as agenttest 1\n",
+		"FAIL  agents         old: it speaks version 0 of the Agent Client Protocol, and noused speaks version 1",
+		"FAIL  agents         broken ended before it answered: exit status 7: no licence for this machine\n",
+		"FAIL  agents         lost cannot be started: no-such-agent: it is not in the daemon's PATH\n",
+		"FAIL  agents         codex cannot be started: ", "npm install -g @agentclientprotocol/codex-acp\n",
+		"warn  agents         claude answers as agenttest 1, and is not signed in\n      fix:  claude /login\n",
+	)
+	if status != 1 || strings.Contains(out, "opencode") {
+		t.Errorf("got exit status %d:\n%s", status, out)
+	}
+}
+
 // What doctor says of tools holds for the daemon: it hides the same from them, and
 // knows the policy.
 func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {

@@ -50,6 +50,9 @@ type Spec struct {
 	Idle     time.Duration     // a silence in a turn that ends the agent; 0: none does
 	Install  string            // the line that installs it, "" where that is not known
 	SignIn   string            // the line that signs in
+
+	Credentials []Credential // any of them is there where somebody has signed in
+	OnlyThere   bool         // nobody has where none of them is; else that cannot be told
 }
 
 // Options are what Agents need of the daemon. All are required but Default and Servers.

@@ -4,7 +4,8 @@
 //
 // Concurrency: one goroutine does it all, and nothing is left behind.
 //
-// It refuses to be noticed: it starts no tool and no daemon, writes nothing
+// It refuses to be noticed: it starts no tool and no daemon, and of agents only those that the
+// configuration names, for no longer than until they have said what they are. It writes nothing
 // unless it is told to mend, holds a lock no longer than it takes to see
 // whether somebody has it, asks a running daemon nothing that would make a
 // session or an event, and a model's server only for the list of its models. It mends only what costs nobody anything.
@@ -42,6 +43,7 @@ const (
 	Tools         = "tools"
 	Model         = "model"
 	Hooks         = "hooks"
+	Hosted        = "agents"
 	Fleet         = "fleet"
 	Systemd       = "systemd"
 )
@@ -76,7 +78,8 @@ type Options struct {
 	// HTTP. It is asked after Models.
 	Window    func() (tokens int64, whence string)
 	Fallbacks []Fallback // in the order in which they are asked
-	Folders   []string   // of projects whose hooks are looked at, without symlinks
+	Agents    []Agent
+	Folders   []string // of projects whose hooks are looked at, without symlinks
 	// Fleet joins the fleet's server and leaves it; nil where there is none. away: the
 	// server does not answer. It ends soon.
 	Fleet       func(context.Context) (away bool, err error)
@@ -120,7 +123,7 @@ func Run(ctx context.Context, o Options, tell func(Finding)) (failed int, err er
 	e.configuration()
 	e.state(ctx)
 	for _, look := range []func(context.Context){
-		e.sockets, e.tools, e.model, e.fallbacks, e.hooks, e.fleet, e.systemd,
+		e.sockets, e.tools, e.model, e.fallbacks, e.agents, e.hooks, e.fleet, e.systemd,
 	} {
 		if ctx.Err() != nil {
 			break

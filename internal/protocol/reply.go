@@ -216,6 +216,7 @@ type AgentInfo struct {
 	Problem   string   `json:"problem,omitzero" doc:"why it cannot be started"`
 	Install   string   `json:"install,omitzero" doc:"the line that installs it"`
 	SignIn    string   `json:"sign_in,omitzero" doc:"the line that signs in"`
+	SignedIn  *bool    `json:"signed_in,omitzero" wire:"added" doc:"whether it is signed in; absent where nobody can tell"`
 	Default   bool     `json:"default,omitzero" doc:"sessions that name no agent are made for it"`
 	Sandboxed bool     `json:"sandboxed" doc:"it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop"`
 }

@@ -258,7 +258,9 @@ func sampleReplies() []Reply {
 		},
 		Skills{},
 		Agents{},
-		Agents{Agents: []AgentInfo{{Name: "codex", Command: []string{"codex-acp"}, Found: true, Path: "/usr/bin/codex-acp"}}},
+		Agents{Agents: []AgentInfo{{
+			Name: "codex", Command: []string{"codex-acp"}, Found: true, Path: "/usr/bin/codex-acp", SignedIn: new(bool),
+		}}},
 		Skills{Skills: []Skill{{
 			Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md",
 			Text: "Look at the tests first.",

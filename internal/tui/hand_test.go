@@ -17,6 +17,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"noused/internal/agent/agenttest"
 	"noused/internal/client/follow"
 	"noused/internal/daemontest"
 	"noused/internal/start"
@@ -27,7 +28,16 @@ const patience = 2 * time.Minute
 
 var noused string
 
-func TestMain(m *testing.M) { daemontest.Main(m, &noused) }
+func TestMain(m *testing.M) {
+	if os.Getenv(beAgent) != "" {
+		agenttest.Main()
+		return
+	}
+	daemontest.Main(m, &noused)
+}
+
+// beAgent is a variable with which this program is the agent of package agenttest.
+const beAgent = "NOUSED_TEST_AGENT"
 
 func startNoused(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()

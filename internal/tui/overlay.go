@@ -122,6 +122,12 @@ func newChooser(m *model, list any) *overlay {
 			m.do("model", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.ChooseModel(ctx, p, c.IDs[0]) })
 			return nil
 		}}
+	case slash.AgentList:
+		return newAgents(m, list)
+	case slash.OptionList:
+		return newOptions(m, list)
+	case slash.ValueList:
+		return newValues(m, list)
 	case protocol.Tree:
 		return &overlay{box: pick.NewTree("Tree of "+cell.Truncate(m.title(), 40), list, look), chosen: (*model).chooseEntry}
 	default:

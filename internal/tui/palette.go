@@ -33,7 +33,7 @@ func newPalette(m *model) *overlay {
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
 	from := m.place()
 	m.jobs.Start(func(ctx context.Context) tea.Msg {
-		found, _ := slash.FileCandidates(ctx, from)
+		found, _ := slash.CommandCandidates(ctx, from)
 		return moreCommands{p, items, found}
 	})
 	return &overlay{box: p, picker: p, chosen: (*model).chooseCommand}

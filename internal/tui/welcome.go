@@ -26,6 +26,9 @@ func (m *model) welcome() []string {
 			", nous setup chooses one and saves its key.")
 	}
 	lines = append(lines, "")
+	add(m.theme.Accent.Render("/agent") +
+		" begins a session that another agent makes, such as claude or codex, with its own sign-in.")
+	lines = append(lines, "")
 	add(m.theme.Dim.Render("A line that begins with ! goes to the shell. ? shows the keys, / the commands."))
 	return lines
 }

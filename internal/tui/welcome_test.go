@@ -16,7 +16,7 @@ func TestFirstScreenSaysWhatGivesAModel(t *testing.T) {
 	d.Start()
 	h := useDaemon(t, d.Socket)
 	h.send(tea.WindowSizeMsg{Width: 130, Height: 30})
-	h.sees("This is nous", "No model is chosen yet", "nous setup")
+	h.sees("This is nous", "No model is chosen yet", "nous setup", "/agent begins a session that another agent makes")
 	h.write("hello")
 	h.press("enter")
 	h.until("the refusal", func() bool { return strings.Contains(h.screen(), "no model is chosen: nous setup") })

@@ -100,6 +100,8 @@ class AgentsAgents(TypedDict):
     """it runs in the sandbox of tools; else as the user, and what it does without asking is not ours to stop"""
     sign_in: NotRequired[str]
     """the line that signs in"""
+    signed_in: NotRequired[bool]
+    """whether it is signed in; absent where nobody can tell"""
 
 
 class Agents(TypedDict):

@@ -91,7 +91,7 @@ func (w *Composer) completeCommand(word string) {
 	}
 	own, p := slices.Clone(w.Menu.Rows), w.place()
 	w.start(func(ctx context.Context) tea.Msg { // what the daemon has is offered behind it
-		found, _ := slash.FileCandidates(ctx, p)
+		found, _ := slash.CommandCandidates(ctx, p)
 		if len(own) == 0 { // a server's, whose name is begun
 			prompts, _ := slash.PromptCandidates(ctx, p)
 			found = append(found, prompts...)
@@ -131,6 +131,10 @@ func (w *Composer) completeArgument(line, word string) {
 		w.offerFrom(query, word, slash.SessionCandidates)
 	case c.Takes == "model" && before == "":
 		w.offerFrom(query, word, slash.ModelCandidates)
+	case c.Takes == "agent" && before == "":
+		w.offerFrom(query, word, slash.AgentCandidates)
+	case c.Takes == "option" && !strings.Contains(before, " "):
+		w.Menu.Rows = slash.Starting(word, slash.OptionCandidates(w.place(), before))
 	case c.Takes == "tool":
 		w.offerFrom(query, word, slash.ToolCandidates)
 	}

@@ -128,3 +128,57 @@ func Tools(list []protocol.ToolInfo) []Item {
 	}
 	return items
 }
+
+// Agents makes items of the agents that a session can be made for. One that cannot be started
+// says how it is installed, one that is not signed in how that is done.
+func Agents(list []protocol.AgentInfo) []Item {
+	items := make([]Item, len(list))
+	for i, a := range list {
+		item := Item{ID: a.Name, Title: a.Name, Detail: strings.Join(a.Command, " ")}
+		switch {
+		case !a.Found:
+			item.Mark, item.Bad, item.Detail = "not found", true, a.Problem
+			if a.Install != "" {
+				item.Detail = "install: " + a.Install
+			}
+		case a.SignedIn != nil && !*a.SignedIn && a.SignIn != "":
+			item.Mark, item.Detail = "not signed in", "sign in: "+a.SignIn
+		case a.Default:
+			item.Mark = "default"
+		}
+		if len(a.Command) == 0 {
+			item.Detail = "the daemon's own, which asks the model of /model"
+		}
+		items[i] = item
+	}
+	return items
+}
+
+// Options makes items of what an agent lets people choose.
+func Options(list []protocol.AgentOption) []Item {
+	items := make([]Item, len(list))
+	for i, o := range list {
+		value := o.Value
+		for _, v := range o.Values {
+			if v.Value == o.Value {
+				value = cmp.Or(v.Name, v.Value)
+			}
+		}
+		items[i] = Item{ID: o.ID, Title: cmp.Or(o.Name, o.ID), Detail: value + "\t" + o.Description, Search: o.ID}
+	}
+	return items
+}
+
+// Values makes items of what an option can be.
+func Values(o protocol.AgentOption) []Item {
+	items := make([]Item, len(o.Values))
+	for i, v := range o.Values {
+		items[i] = Item{ID: v.Value, Title: cmp.Or(v.Name, v.Value), Detail: v.Description, Search: v.Value}
+	}
+	if o.Truncated {
+		items = append(items, Item{
+			Title: "…", Note: true, Detail: "the agent has more than are listed: /options " + o.ID + " VALUE chooses one",
+		})
+	}
+	return items
+}

@@ -73,6 +73,9 @@ func TestPickerViews(t *testing.T) {
 		golden(t, New("Tools", Tools(tools), Several()), "tools", size[0], size[1])
 		golden(t, New("Models", Models(models), Current("ollama/qwen3:8b http://127.0.0.1:11434")), "models", size[0],
 			size[1])
+		golden(t, New("Agent of a new session", Agents(agents)), "agents", size[0], size[1])
+		golden(t, New("Options of codex", Options(options)), "options", size[0], size[1])
+		golden(t, New("Mode of codex", Values(options[0]), Current("read-only")), "values", size[0], size[1])
 	}
 	golden(t, sessionPicker(), "sessions", 10, 3)
 	golden(t, New("Sessions", nil), "nothing", 30, 8)
@@ -492,4 +495,22 @@ func TestPickerShowsAllOfANote(t *testing.T) {
 			t.Errorf("%v: the reason is cut:\n%s", size, text)
 		}
 	}
+}
+
+var agents = []protocol.AgentInfo{
+	{Name: "noused", Found: true, Default: true},
+	{Name: "codex", Command: []string{"codex-acp"}, Found: true, SignIn: "codex login", SignedIn: new(bool)},
+	{Name: "opencode", Command: []string{"opencode", "acp"}, Found: true, SignIn: "opencode auth login"},
+	{Name: "claude", Command: []string{"claude-agent-acp"}, Problem: "it is not there", Install: "npm install -g claude"},
+	{Name: "mine", Command: []string{"/opt/mine"}, Problem: "mine cannot be started: /opt/mine: permission denied"},
+}
+
+var options = []protocol.AgentOption{
+	{
+		ID: "mode", Name: "Mode", Description: "what it does without asking", Value: "read-only", Truncated: true,
+		Values: []protocol.AgentValue{
+			{Value: "auto", Name: "Auto", Description: "writes in the folder"}, {Value: "read-only", Name: "Read only"},
+		},
+	},
+	{ID: "fast", Value: "true", Values: []protocol.AgentValue{{Value: "true", Name: "on"}, {Value: "false", Name: "off"}}},
 }

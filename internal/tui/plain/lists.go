@@ -30,9 +30,24 @@ func (p *plain) list(show any) {
 			p.sayf("%s: %s %s", item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
 		}
 		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
+	case slash.AgentList:
+		p.items(pick.Agents(list.Agents), "/agent NAME begins a session that one makes")
+	case slash.OptionList:
+		p.items(pick.Options(list.Options), "/options NAME lists what one can be, /options NAME VALUE chooses that")
+	case slash.ValueList:
+		p.items(pick.Values(list.Option), "/options "+list.Option.ID+" VALUE chooses")
 	case protocol.Tree:
 		p.tree(list)
 	}
+}
+
+// items says what is in a list, by what it is called in a command, and how to choose.
+func (p *plain) items(list []pick.Item, how string) {
+	for _, item := range list {
+		about := strings.ReplaceAll(item.Detail, "\t", ", ") + " " + item.Mark
+		p.sayf("%s: %s", cmp.Or(item.ID, item.Title), strings.TrimSpace(about))
+	}
+	p.sayf("%s", how)
 }
 
 func (p *plain) sessions(list slash.SessionList) {

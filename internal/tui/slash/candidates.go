@@ -43,7 +43,7 @@ func SessionCandidates(ctx context.Context, p Place) ([]Candidate, error) {
 }
 
 func ModelCandidates(ctx context.Context, p Place) ([]Candidate, error) {
-	r, err := Ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{})
+	r, err := Ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{SessionID: hostedID(p)})
 	all := Words("default", "probe")
 	for _, m := range r.Models {
 		all = append(all, Candidate{Text: m.Model, About: m.Source})

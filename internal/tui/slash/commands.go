@@ -36,6 +36,14 @@ type Command struct {
 var Commands = []Command{
 	{Name: "new", Args: "[TITLE]", About: "begin a session", Moves: true, Run: newSession},
 	{
+		Name: "agent", Args: "[NAME]", About: "begin a session whose turns another agent makes: claude, codex, …",
+		Takes: "agent", Moves: true, Run: NewOfAgent,
+	},
+	{
+		Name: "options", Args: "[NAME [VALUE]]", About: "what the agent of this session lets you choose: its mode, say",
+		Takes: "option", First: true, Run: ChooseOption,
+	},
+	{
 		Name: "switch", Args: "[ID or TEXT]", About: "show another session, and make it the daemon's active one",
 		Takes: "session", Moves: true, Run: switchSession,
 	},
@@ -253,7 +261,9 @@ func SetTools(ctx context.Context, p Place, names []string) Outcome {
 func ChooseModel(ctx context.Context, p Place, arg string) Outcome {
 	name, server, _ := strings.Cut(arg, " ")
 	if name == "" || name == "probe" {
-		r, err := Ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{Probe: name == "probe"})
+		r, err := Ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{
+			Probe: name == "probe", SessionID: hostedID(p),
+		})
 		if err != nil {
 			return Failed(Explain(err, "to list its models"))
 		}

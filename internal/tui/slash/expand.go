@@ -46,6 +46,8 @@ func (u Unsent) Written(ctx context.Context, p Place) (Unsent, error) {
 		return u, errors.New(strings.TrimPrefix(wire.Message, "text: "))
 	case err != nil:
 		return u, Explain(err, "to ask servers for prompts")
+	case call && r.Text == u.Text && takesCall(p, strings.Fields(u.Text)[0]):
+		return u, nil
 	case call && r.Text == u.Text && !strings.Contains(strings.Fields(u.Text)[0], "."):
 		return u, noCommand(strings.Fields(u.Text)[0][1:])
 	case call && r.Text == u.Text:

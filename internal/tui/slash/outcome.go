@@ -20,7 +20,7 @@ type Outcome struct {
 	Sent   string   // id of the input that was accepted
 	Follow *string  // the session to show from now on
 	Site   *Site    // of that session; nil is the one that is shown
-	Show   any      // a list to choose from: sessionList, toolList, modelList, protocol.Tree
+	Show   any      // a list to choose from: a SessionList or another of this package's, or a protocol.Tree
 	Images []Image  // for the next text; empty and not nil: none of them
 	Help   bool
 	Mouse  bool // switch the mouse on or off

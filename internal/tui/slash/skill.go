@@ -54,8 +54,8 @@ func (u Unsent) withSkill(ctx context.Context, p Place) (Unsent, error) {
 	return u, nil
 }
 
-// FileCandidates are the commands that are files, as they are typed.
-func FileCandidates(ctx context.Context, p Place) ([]Candidate, error) {
+// fileCandidates are the commands that are files, as they are typed.
+func fileCandidates(ctx context.Context, p Place) ([]Candidate, error) {
 	r, err := Ask(ctx, p, protocol.ListSkills, protocol.ListSkillsParams{Scope: p.Scope()})
 	var all []Candidate
 	for _, c := range r.Commands {
