@@ -229,24 +229,28 @@ func (c *Changes) layFile(i int) {
 		old    bool
 		number int
 	}
-	lines := map[spot]bool{}
+	lines := map[spot]string{}
 	for _, l := range f.lines {
-		if l.code() {
-			lines[spot{l.old(), l.number}] = true
+		if s := (spot{l.old(), l.number}); l.code() && c.comments.on(f.Path, l.old(), l.number) {
+			lines[s] = l.quote()
 		}
+	}
+	here := func(one comment) spot {
+		s := spot{one.old, one.number}
+		if was := lines[s]; was == "" || was[1:] != one.quote[1:] {
+			return spot{}
+		}
+		return s
 	}
 	at := map[spot][]int{} // comments; at the zero spot those that have no line here
 	for _, n := range c.comments.of(f.Path) {
-		s := spot{c.comments.list[n].old, c.comments.list[n].number}
-		if !lines[s] {
-			s = spot{}
-		}
+		s := here(c.comments.list[n])
 		at[s] = append(at[s], n)
 	}
 	var writes spot
 	d := c.comments.draft
-	if d != nil && d.path == f.Path && lines[spot{d.old, d.number}] {
-		writes = spot{d.old, d.number}
+	if d != nil && d.path == f.Path {
+		writes = here(d.comment)
 	}
 	add := func(line int, s spot) {
 		for _, n := range at[s] {
@@ -274,7 +278,8 @@ func (c *Changes) layFile(i int) {
 		}
 	}
 	if f.cut {
-		c.rows = append(c.rows, changesRow{kind: noteRow, file: i, line: -1, note: "the diff is too long: the rest is not shown"})
+		const note = "the diff is too long: the rest is not shown"
+		c.rows = append(c.rows, changesRow{kind: noteRow, file: i, line: -1, note: note})
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *Changes) draw(i int, room pane) []string {
 		one := c.comments.list[r.at]
 		text, style = c.mark()+one.text, th.Accent
 		if r.line < 0 {
-			text = c.mark() + one.where() + ": " + one.text
+			text = c.mark() + one.about() + ": " + one.text
 		}
 	case noteRow:
 		text, style = "  "+r.note, th.Dim

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"noused/internal/format"
+	"noused/internal/tui/cell"
 )
 
 // maxComments bounds how many wait to be sent.
@@ -94,6 +95,17 @@ func (c comment) where() string {
 	}
 }
 
+// about names the line where it is not there any more.
+func (c comment) about() string {
+	if c.quote == "" {
+		return c.where()
+	}
+	return c.where() + " " + strconv.Quote(cell.Line(c.quote, maxAbout))
+}
+
+// maxAbout is how much is shown of a line that is not there any more, in bytes.
+const maxAbout = 60
+
 // pathText is a path on one line.
 func pathText(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -132,6 +144,12 @@ func (c *Comments) of(path string) (at []int) {
 		}
 	}
 	return at
+}
+
+// on tells whether one is, or is being written, on a line.
+func (c *Comments) on(path string, old bool, number int) bool {
+	same := func(one comment) bool { return one.path == path && one.old == old && one.number == number }
+	return slices.ContainsFunc(c.list, same) || c.draft != nil && same(c.draft.comment)
 }
 
 // count is "2 comments".

@@ -64,8 +64,9 @@ var Commands = []Command{
 		About: "the same, as !!COMMAND does; the output stays out of the conversation", Run: runShellAside,
 	},
 	{
-		Name: "diff", Local: true, Screen: true, About: "what the session has changed; comments on its lines are sent together",
-		Run: func(context.Context, Place, string) Outcome { return Outcome{Changes: true} },
+		Name: "diff", Local: true, Screen: true,
+		About: "what the session has changed; comments on its lines are sent together",
+		Run:   func(context.Context, Place, string) Outcome { return Outcome{Changes: true} },
 	},
 	{
 		Name: "rewind", Args: "[MESSAGE | undo]", Screen: true, Moves: true,

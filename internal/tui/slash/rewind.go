@@ -13,8 +13,8 @@ import (
 )
 
 // RewindList asks for a choice among the messages that a session can be rewound to, the newest
-// first, RewindTo what is to be taken back since one of them, and RewindUndo what is to be done
-// where conflicts are in the way of taking a rewind back.
+// first. RewindTo asks for a choice of what to take back since one of them. RewindUndo lists the
+// conflicts in the way of taking a rewind back.
 type (
 	RewindList struct{ Said []protocol.Node }
 	RewindTo   struct{ ID, Text string }
