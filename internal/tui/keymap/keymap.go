@@ -28,7 +28,7 @@ var Actions = []action{
 	{"paste-image", []string{"ctrl+v"}, "take the clipboard's image along with the next text"},
 	{"clear", []string{"ctrl+c"}, "empty the input; twice: leave, a run goes on"},
 	{"leave", []string{"ctrl+d"}, "leave, when the input is empty"},
-	{"stop", []string{"esc"}, "close the menu; abort the run; twice: edit the last message, or rewind to the one in focus"},
+	{"stop", []string{"esc"}, "close the menu; abort the run; twice: edit the last message, or rewind to one in focus"},
 	{"steering-mode", []string{"f2"}, "deliver steers one at a time or all at once"},
 	{"follow-up-mode", []string{"f3"}, "deliver follow-ups one at a time or all at once"},
 	{"answer", []string{"f5"}, "turn to the approval that the run asks; Esc goes back to the input"},

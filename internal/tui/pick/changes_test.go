@@ -117,7 +117,10 @@ func twoFiles(l Look, comments *Comments) *Changes {
 	c.SetFiles(protocol.Changes{Folder: "/src", Files: []protocol.ChangedFile{
 		{Path: "list.txt", Status: protocol.ChangeModified, Added: 4, Removed: 2},
 		{Path: "logo.png", Status: protocol.ChangeAdded, Binary: true},
-		{Path: "sub/odd\\xff\x1b[31mname\n.go", OldPath: "sub/was.go", Status: protocol.ChangeRenamed, Added: 1, Shared: true},
+		{
+			Path: "sub/odd\\xff\x1b[31mname\n.go", OldPath: "sub/was.go", Status: protocol.ChangeRenamed,
+			Added: 1, Shared: true,
+		},
 	}})
 	answer(c)
 	return c
