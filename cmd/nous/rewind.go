@@ -131,10 +131,8 @@ func (a *app) messageToRewind(ctx context.Context, scope protocol.Scope, name st
 	if err != nil {
 		return "", err
 	}
-	nodes := map[string]protocol.Node{}
 	var found []string
 	for _, n := range tree.Nodes {
-		nodes[n.ID] = n
 		if n.ID == name {
 			return name, nil
 		}
@@ -150,16 +148,8 @@ func (a *app) messageToRewind(ctx context.Context, scope protocol.Scope, name st
 	case name != "":
 		return "", fmt.Errorf("%s: the session has no such message of yours; nous tree shows them", name)
 	}
-	at := tree.LeafID
-	for range tree.Nodes {
-		n, ok := nodes[at]
-		if !ok {
-			break
-		}
-		if n.Role == "user" {
-			return n.ID, nil
-		}
-		at = n.ParentID
+	if said := actions.Said(tree); len(said) > 0 {
+		return said[0].ID, nil
 	}
 	return "", fmt.Errorf("there is no message to rewind to")
 }

@@ -94,6 +94,7 @@ func (m *model) restore(s follow.Snapshot) {
 	}
 	if first || other {
 		m.tools, m.ours, m.waiting, m.took, m.rewrite = nil, nil, nil, 0, nil
+		m.lastLine, m.counting = "", ""
 	}
 	m.setState(s.State)
 	if !m.running() {
@@ -104,6 +105,9 @@ func (m *model) restore(s follow.Snapshot) {
 	}
 	if last := m.state.LastRun; last != nil && !m.running() {
 		m.talk.SetLastRun(*last)
+		if first || other {
+			m.countChanges(last.RunID)
+		}
 	}
 	m.since = beganAt(s.Messages, s.State.RunID)
 	switch {
@@ -192,6 +196,7 @@ func (m *model) event(ev follow.Event) {
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
+		m.lastLine, m.counting = "", ""
 	case protocol.AgentEnd:
 		m.attention.unseen = true
 		m.took = time.Duration(e.DurationMS) * time.Millisecond
@@ -200,6 +205,7 @@ func (m *model) event(ev follow.Event) {
 		}
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
 		m.returned(e.Discarded)
+		m.countChanges(e.RunID)
 		if e.StopReason == protocol.StopAborted {
 			m.input.Before(m.waiting...)
 		}

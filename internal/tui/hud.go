@@ -64,6 +64,9 @@ func (m *model) doing() []part {
 	if n := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp; n > 0 {
 		parts = append(parts, part{fmt.Sprintf("%d queued", n), m.theme.Warn, 1})
 	}
+	if n := m.unsentComments(); n > 0 {
+		parts = append(parts, part{format.Count(n, "comment") + " unsent", m.theme.Warn, 1})
+	}
 	parts = append(parts, m.approvalParts()...)
 	if m.state.Model.Name != "" {
 		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
@@ -111,6 +114,9 @@ func (m *model) facts() []part {
 	word, in, took := "context ", " in ", "took "
 	if m.width < narrow {
 		word, in, took = "ctx ", "/", ""
+	}
+	if m.lastLine != "" {
+		parts = append(parts, part{m.lastLine, m.theme.Accent, 0})
 	}
 	if c := m.state.Context; c.Window > 0 {
 		add(1, "%s%d%%", word, min(100*c.Tokens/c.Window, 999))

@@ -125,6 +125,8 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 		return m.command("/tree"), true
 	case "plan":
 		m.plan.unfolded = !m.plan.unfolded
+	case "diff":
+		m.openChanges()
 	case "find":
 		m.openFind("")
 	case "palette":
@@ -315,10 +317,16 @@ func (m *model) escape() {
 		m.talk.End()
 	case m.editing:
 		m.editing = false
-		m.command("/edit")
+		if id := m.talk.FocusedSaid(); id != "" {
+			m.command("/rewind " + id)
+		} else {
+			m.command("/edit")
+		}
 	default:
 		m.editing = true
-		m.talk.End()
+		if m.talk.FocusedSaid() == "" {
+			m.talk.End()
+		}
 	}
 }
 
@@ -328,6 +336,7 @@ func (m *model) interrupt() tea.Cmd {
 	switch {
 	case m.over != nil:
 		m.over = nil
+		m.leftComments()
 	case !m.input.Empty():
 		m.remember(m.input.Text()) // it may have been a slip
 		m.input.Clear()

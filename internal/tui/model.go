@@ -21,6 +21,7 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/tui/approvals"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/pick"
 	"noused/internal/tui/theme"
 	"noused/internal/tui/transcript"
 )
@@ -72,12 +73,13 @@ type outbox struct {
 	input   *composer.Composer
 	notices []string // to be shown once the next Snapshot is
 
-	unsent  []slash.Unsent // in the order they go in; see sending
-	sending bool           // the first of unsent is on its way
-	former  []former       // on their way to daemons that are shown no more
-	working []string       // other commands that the daemon has not answered
-	goal    *string        // the session that is to be shown, until it is
-	held    []job          // commands that wait until it is
+	unsent   []slash.Unsent            // in the order they go in; see sending
+	sending  bool                      // the first of unsent is on its way
+	former   []former                  // on their way to daemons that are shown no more
+	working  []string                  // other commands that the daemon has not answered
+	comments map[string]*pick.Comments // on changes, which were not sent, by the key of a session
+	goal     *string                   // the session that is to be shown, until it is
+	held     []job                     // commands that wait until it is
 }
 
 // daemons are those that can be shown, and what is known of the one that is.
@@ -117,21 +119,23 @@ type device struct {
 
 // daemonView is what the daemon said that is shown, and what is known of it.
 type daemonView struct {
-	state   protocol.State
-	lacks   error                // what the daemon has not, or nil
-	known   bool                 // there was a Snapshot
-	offline *follow.Disconnected // nil while connected
-	since   time.Time            // when the run began; zero where nobody said
-	took    time.Duration        // of the run before
-	tools   []tool               // that are running, in the order they began
-	plan    plan                 // what the agent has written down to do
-	ours    []string             // ids of inputs sent from here
-	waiting []string             // sent to the run of a daemon that hands nothing back
-	heard   []string             // said by users in that run: one may be before its reply
-	rewrite *slash.Edit          // the message that the input is written for anew
-	retry   slash.Unsent         // what was sent last and failed
-	where   whereabouts
-	offer   offer
+	state    protocol.State
+	lacks    error                // what the daemon has not, or nil
+	known    bool                 // there was a Snapshot
+	offline  *follow.Disconnected // nil while connected
+	since    time.Time            // when the run began; zero where nobody said
+	took     time.Duration        // of the run before
+	tools    []tool               // that are running, in the order they began
+	plan     plan                 // what the agent has written down to do
+	ours     []string             // ids of inputs sent from here
+	waiting  []string             // sent to the run of a daemon that hands nothing back
+	heard    []string             // said by users in that run: one may be before its reply
+	rewrite  *slash.Edit          // the message that the input is written for anew
+	retry    slash.Unsent         // what was sent last and failed
+	where    whereabouts
+	counting string // the run whose changes are counted
+	lastLine string // what it has changed, or a rewind has taken back; "" is nothing
+	offer    offer
 
 	refreshing, again bool
 }

@@ -40,6 +40,9 @@ type overlay struct {
 	chosen func(*model, pick.Choice) tea.Cmd
 	board  *boardView // box, if it is one
 
+	changes    *pick.Changes // box, if it is one
+	askChanges func(path string)
+
 	// Of the sessions.
 	lists     []*listing // of each daemon
 	searches  bool
@@ -130,6 +133,12 @@ func newChooser(m *model, list any) *overlay {
 		return newValues(m, list)
 	case protocol.Tree:
 		return &overlay{box: pick.NewTree("Tree of "+cell.Truncate(m.title(), 40), list, look), chosen: (*model).chooseEntry}
+	case slash.RewindList:
+		return newRewindList(m, list)
+	case slash.RewindTo:
+		return newRewind(m, list)
+	case slash.RewindUndo:
+		return newRewindUndo(m, list)
 	default:
 		panic("no overlay for this list")
 	}
@@ -147,7 +156,9 @@ func (m *model) choose(msg tea.Msg) tea.Cmd {
 	choice, done := o.box.Update(msg)
 	if done {
 		m.over = nil
+		m.leftComments()
 	}
+	o.askDiff()
 	if choice.Action == "" || choice.Action == pick.Leave || o.chosen == nil {
 		o.search(m)
 		return nil
@@ -195,6 +206,15 @@ func (m *model) updateOverlay(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 		m.removed(msg)
 	case listed:
 		m.listed(msg)
+	case rewindPlanned:
+		msg.show()
+	case changesTold:
+		msg.show()
+		if m.over != nil {
+			m.over.askDiff()
+		}
+	case runCounted:
+		m.runCounted(msg)
 	case boardTold:
 		msg()
 	default:

@@ -136,6 +136,9 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.ours = append(m.ours, o.Sent)
 		m.ours = m.ours[max(0, len(m.ours)-maxUnsent):]
 	}
+	if o.LastLine != "" {
+		m.lastLine, m.counting = o.LastLine, ""
+	}
 	switch {
 	case o.Site != nil:
 		m.move(m.siteAt(o.Site), *o.Follow)
@@ -169,6 +172,8 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.open(newHelp(m))
 	case o.Board:
 		m.openBoard()
+	case o.Changes:
+		m.openChanges()
 	case o.Show != nil:
 		m.open(newChooser(m, o.Show))
 	case o.Theme != "":

@@ -141,6 +141,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	m.titled(pushTitle)
 	_, err := program.Run()
 	m.titled(m.leftBehind())
+	m.keepComments()
 	cancel()
 	m.jobs.WG.Wait()
 	switch crash := cmp.Or(m.crash, m.none); {

@@ -186,6 +186,8 @@ func (m *model) banner() string {
 	case m.rewrite != nil && m.offline == nil:
 		return m.theme.Accent.Render(m.keyed("send", "sends this in a branch from before the last message") + "; " +
 			m.keyed("stop", "leaves all as it is"))
+	case m.editing && m.offline == nil && m.talk.FocusedSaid() != "":
+		return m.theme.Dim.Render(m.keyed("stop", "again offers to rewind to before this message"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message"))
 	case m.input.Empty() && m.failure() != nil:

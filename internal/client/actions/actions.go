@@ -146,3 +146,23 @@ func PendingNamed(list []protocol.Approval, id string) (found []protocol.Approva
 	}
 	return slices.Clip(found)
 }
+
+// Said are the messages of the user on the way to the leaf of a tree, the newest first.
+func Said(tree protocol.Tree) (said []protocol.Node) {
+	nodes := make(map[string]protocol.Node, len(tree.Nodes))
+	for _, n := range tree.Nodes {
+		nodes[n.ID] = n
+	}
+	at := tree.LeafID
+	for range tree.Nodes { // no longer, whatever the daemon says
+		n, ok := nodes[at]
+		if !ok {
+			break
+		}
+		if n.Role == "user" {
+			said = append(said, n)
+		}
+		at = n.ParentID
+	}
+	return said
+}

@@ -45,7 +45,7 @@ var helpRows = []helpRow{
 	{"Conversation", []string{"find"}, "", "find a text"},
 	{"Sessions", []string{"sessions"}, "", "sessions"},
 	{"Sessions", []string{"board"}, "", "the board of all sessions"},
-	{"Sessions", []string{"tree"}, "", "the session's tree"},
+	{"Sessions", []string{"tree", "diff"}, "", "its tree; what it changed"},
 	{"Terminal", []string{"palette"}, "", "all commands and keys"},
 	{"Terminal", []string{"help"}, "", "help; ? in an empty input"},
 	{"Terminal", []string{"redraw"}, "", "draw the screen again"},

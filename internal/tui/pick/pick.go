@@ -1,5 +1,6 @@
 // Package pick holds what the terminal interface lays over the transcript: a
-// picker with a filter and a preview, the tree of a session and the list of keys.
+// picker with a filter and a preview, the tree of a session, what it has changed, a rewind of that,
+// and the list of keys.
 //
 // All of them work alike. Update takes a key or a paste and says what the user
 // chose, and whether the overlay is done; View draws it in exactly the cells it

@@ -149,7 +149,7 @@ func overlays(t *rapid.T, l Look) overlay {
 		}
 		return list
 	}
-	switch rapid.SampledFrom([]string{"picker", "several", "tree", "help"}).Draw(t, "overlay") {
+	switch rapid.SampledFrom([]string{"picker", "several", "tree", "help", "changes", "rewind"}).Draw(t, "overlay") {
 	case "picker":
 		p := New(text("title"), items(), With(l), Current("3"), Deletes("session"), Previews())
 		p.SetPreview("3", []string{text("preview"), text("preview"), text("preview")})
@@ -162,6 +162,10 @@ func overlays(t *rapid.T, l Look) overlay {
 			b[i] = Binding{text("keys"), text("what"), rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "group")}
 		}
 		return NewHelp(text("title"), b, l)
+	case "changes":
+		return anyChanges(t, l)
+	case "rewind":
+		return anyRewind(t, l)
 	}
 	tree := protocol.Tree{Nodes: make([]protocol.Node, rapid.IntRange(0, 30).Draw(t, "nodes"))}
 	for i := range tree.Nodes {
@@ -186,7 +190,7 @@ var looks = map[string]Look{
 func TestEveryViewHasItsSize(t *testing.T) {
 	names := []string{
 		"up", "down", "pgup", "pgdown", "home", "end", "tab", "backspace", "delete", "left", "right",
-		"ctrl+d", "ctrl+u", "ctrl+w", "a", "s", "t", "/", "日", " ", "k", "j", "G",
+		"ctrl+d", "ctrl+u", "ctrl+w", "a", "s", "t", "c", "d", "n", "p", "enter", "esc", "/", "日", " ", "k", "j", "G",
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		look := looks[rapid.SampledFrom(slices.Sorted(maps.Keys(looks))).Draw(t, "look")]

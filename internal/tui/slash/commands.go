@@ -72,6 +72,15 @@ var Commands = []Command{
 		About: "the same, as !!COMMAND does; the output stays out of the conversation", Run: runShellAside,
 	},
 	{
+		Name: "diff", Local: true, Screen: true,
+		About: "what the session has changed; comments on its lines are sent together",
+		Run:   func(context.Context, Place, string) Outcome { return Outcome{Changes: true} },
+	},
+	{
+		Name: "rewind", Args: "[MESSAGE | undo]", Screen: true, Moves: true,
+		About: "take back files, conversation or both since a message of yours, or undo that", Run: rewind,
+	},
+	{
 		Name: "find", Args: "[TEXT]", Local: true, Screen: true, About: "find a text in this conversation",
 		Run: func(_ context.Context, _ Place, text string) Outcome {
 			return Outcome{Find: &text}

@@ -20,19 +20,21 @@ type Outcome struct {
 	Sent   string   // id of the input that was accepted
 	Follow *string  // the session to show from now on
 	Site   *Site    // of that session; nil is the one that is shown
-	Show   any      // a list to choose from: a SessionList or another of this package's, or a protocol.Tree
+	Show   any      // a list to choose from: a SessionList or another of this package's, a protocol.Tree
 	Images []Image  // for the next text; empty and not nil: none of them
 	Help   bool
 	Mouse  bool // switch the mouse on or off
 	Theme  string
 
-	Find    *string // a text to find in the conversation; "" asks for one
-	Board   bool    // show the board
-	Copy    bool    // copy the block in focus, or the last answer
-	Palette bool    // show all commands
-	Start   bool    // start a daemon
-	SetUp   bool    // ask for a model and its key
-	Quit    bool
+	Find     *string // a text to find in the conversation; "" asks for one
+	Board    bool    // show the board
+	Changes  bool    // show what the session has changed
+	LastLine string  // what the last line of the screen says until the next run
+	Copy     bool    // copy the block in focus, or the last answer
+	Palette  bool    // show all commands
+	Start    bool    // start a daemon
+	SetUp    bool    // ask for a model and its key
+	Quit     bool
 }
 
 // SessionList asks for a choice among sessions; query is the filter to begin

@@ -159,6 +159,15 @@ func (t *Transcript) Focused() string {
 	return harmless(out.String())
 }
 
+// FocusedSaid is the id of the message in focus, if the user has said it, else "".
+func (t *Transcript) FocusedSaid() string {
+	if t.focus == nil || t.focus.Kind != conversation.User {
+		return ""
+	}
+	id, _ := strings.CutPrefix(t.focus.Key, "m:")
+	return id
+}
+
 // LastAnswer is what the model said last, "" where it has said nothing.
 func (t *Transcript) LastAnswer() string {
 	for _, b := range slices.Backward(t.blocks) {

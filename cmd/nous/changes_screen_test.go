@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/daemontest"
+	"noused/internal/protocol"
+)
+
+const keyF7 = "\x1b[18~"
+
+// changed is a daemon whose session has a folder of its own, in which a run has changed two files.
+func changed(t *testing.T) (d *daemontest.Daemon, folder, session string) {
+	t.Helper()
+	d = startDaemon(t, "")
+	folder = filepath.Join(d.Dir, "work")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, folder, "list.txt", "one\ntwo\nthree\n")
+	made := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Workdir: folder, Title: "Lists"})
+	session = made.SessionID
+	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text: "Translate it.\n" + `!edit {"path":"list.txt","old_text":"two","new_text":"zwei"}` + "\n" +
+			`!write {"path":"new.txt","content":"a\nb\n"}`,
+	})
+	return d, folder, session
+}
+
+func keep(t *testing.T, folder, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func kept(t *testing.T, folder, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
+		return "none"
+	}
+	return string(text)
+}
+
+// A run changes files; two comments on its diff are sent as one text; the files are taken back,
+// and put back again.
+func TestChangesAreSeenCommentedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	d, folder, session := changed(t)
+	s := openScreen(t, d, look{cols: 80, rows: 24, args: []string{"--session", session}})
+	s.Wait("2 files +3 −1 · /diff")
+	s.Type(keyF7)
+	s.Wait("Changes", "list.txt", "new.txt", "2 files +3 −1", "@@", "two", "zwei", "+1 −1")
+	s.Type("n")
+	s.Press("down", "down")
+	s.Type("cWhy this?\r")
+	s.Wait("> Why this?")
+	s.Type("n")
+	s.Wait("+b")
+	s.Press("down")
+	s.Type("cToo short.\r")
+	s.Wait("> Too short.", "2 comments")
+	s.Type("q")
+	s.Wait("2 comments unsent")
+	s.say("/diff")
+	s.Wait("2 comments")
+	s.Type("s")
+	s.Wait("(1 model call)")
+	said := lastSaid(t, d.Socket, session)
+	for _, want := range []string{"list.txt:2 (removed)\n> -two\nWhy this?", "new.txt:1\n> +a\nToo short."} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in %q", want, said)
+		}
+	}
+	s.WaitGone("comments unsent")
+
+	s.say("/rewind")
+	s.Wait("Rewind to before which message?", "Comments on the changes", "Translate it.")
+	s.Press("down", "enter")
+	s.Wait("conversation", "both", "2 to write", "change", "remove", "list.txt", "new.txt")
+	s.Press("down", "enter")
+	s.Wait("2 files taken back · /rewind undo")
+	if got := kept(t, folder, "list.txt") + kept(t, folder, "new.txt"); got != "one\ntwo\nthree\nnone" {
+		t.Errorf("taken back: %q", got)
+	}
+	s.say("/rewind undo")
+	s.Wait("the rewind is undone")
+	if got := kept(t, folder, "list.txt") + kept(t, folder, "new.txt"); got != "one\nzwei\nthree\na\nb\n" {
+		t.Errorf("undone: %q", got)
+	}
+}
+
+// lastSaid is the user's last message.
+func lastSaid(t *testing.T, socket, session string) string {
+	t.Helper()
+	scope := protocol.Scope{SessionID: session}
+	all := askDaemon(t, socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: scope})
+	said := ""
+	for _, raw := range all.Messages {
+		var m protocol.Message
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Role == "user" {
+			said = m.Text
+		}
+	}
+	return said
+}
