@@ -111,7 +111,7 @@ func (w *world) imagesOf(s *sessiontest.Story) {
 // written may not have been announced any more, and after a power cut what was announced
 // and not synced is gone (wire-v1 §7).
 func (w *world) judgeBy(journals []string) {
-	w.checker, w.told = protocoltest.NewChecker(), map[string]string{}
+	w.checker, w.told, w.handed = protocoltest.NewChecker(), map[string]string{}, map[string][]string{}
 	for _, path := range journals {
 		id := strings.TrimSuffix(base(path), ".jsonl")
 		s := sessiontest.NewIn(id, w.checker)
@@ -122,6 +122,7 @@ func (w *world) judgeBy(journals []string) {
 		for _, in := range s.Inputs {
 			if s.Delivered[in.InputID] > 0 {
 				w.told[in.Text] = in.InputID
+				w.handed[id] = append(w.handed[id], in.Text)
 			}
 		}
 	}
