@@ -513,10 +513,15 @@ func (w *world) settle() {
 			w.clients[0].approve(asked)
 			time.Sleep(10 * time.Millisecond)
 		case owed == nil && len(open) == 0 && pending == 0 && l.ready && n > 10:
-			before := w.views()
+			early := time.Now().Before(deadline)
+			before := w.views(early)
+			if before == nil && early {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
 			w.kill(false)
 			switch {
-			case w.refusedRun() && time.Now().Before(deadline), before == nil:
+			case w.refusedRun() && early:
 				w.boot()
 				continue
 			case seen == nil: // and once more, as the next daemon has it
