@@ -721,8 +721,10 @@ func TestAnEndedApprovalOfAHostedRunThatWasTorn(t *testing.T) {
 		{"steer", func(w *world) {
 			w.step(queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "instead"}, nil})
 		}, []string{"tool_execution_end ok=false skipped=true", "turn_end steered", "turn_start steer"}},
-		{"deny", func(w *world) { w.answerWith(protocol.OptionDeny, "not now") },
-			[]string{"tool_execution_end ok=false skipped=false"}},
+		{
+			"deny", func(w *world) { w.answerWith(protocol.OptionDeny, "not now") },
+			[]string{"tool_execution_end ok=false skipped=false"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -105,7 +105,7 @@ func wake(asleep int, sleeper *uint32) {
 	if asks.pid == *sleeper {
 		return
 	}
-	const goOn = 1 // SECCOMP_USER_NOTIF_FLAG_CONTINUE
+	const goOn = 1     // SECCOMP_USER_NOTIF_FLAG_CONTINUE
 	answer := struct { // seccomp_notif_resp
 		id    uint64
 		value int64
