@@ -182,12 +182,12 @@ func keyed(cmd *command) bool { return cmd.payload["idempotency_key"] != nil }
 func (c *client) sendOfSessions(in string) {
 	w := c.w
 	switch n := w.rng.IntN(8); {
-	case n == 0 && len(w.session) > 1:
+	case n < 2 && len(w.session) > 1:
 		w.doomed[in] = true
 		c.send("delete_session", map[string]any{"session_id": in})
-	case n == 1:
+	case n == 2:
 		c.send("switch_session", map[string]any{"session_id": in})
-	case n < 5 && len(w.session) < 4:
+	case n < 6 && len(w.session) < 4:
 		p := map[string]any{"activate": w.rng.IntN(2) == 0}
 		if w.rng.IntN(2) == 0 {
 			p["agent"] = makers[w.rng.IntN(len(makers))]

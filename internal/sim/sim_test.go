@@ -145,6 +145,7 @@ var places = []string{
 	"killed at link",
 	"killed at sync",
 	"killed at truncate",
+	"killed inside a deletion",
 	"killed at write",
 	"killed between the journal and what is announced of it",
 	"killed while an approval waits",

@@ -171,10 +171,16 @@ func (l *life) stop(key string) error {
 	if l.gone() {
 		return errDead
 	}
-	chance := w.chanceOf(key)
-	if !w.calm && !w.spared && chance.IntN(200) == 0 {
+	chance, often := w.chanceOf(key), 200
+	if strings.HasPrefix(key, "sync folder") && w.deletes() {
+		often = 8 // between what is taken away first and what last
+	}
+	if !w.calm && !w.spared && chance.IntN(often) == 0 {
 		w.say("%s: killed there", key)
 		w.sometimes("killed at " + strings.Fields(key)[0])
+		if often < 200 {
+			w.sometimes("killed inside a deletion")
+		}
 		close(l.dead)
 		return errDead
 	}
@@ -184,6 +190,16 @@ func (l *life) stop(key string) error {
 		w.say("%s: %v", key, fault)
 	}
 	return fault
+}
+
+// deletes reports that a client waits for the deletion of a session. w.mu is held.
+func (w *world) deletes() bool {
+	for _, c := range w.clients {
+		if slices.ContainsFunc(c.pending, func(cmd *command) bool { return cmd.typ == "delete_session" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // chanceOf decides about an operation that waits for nobody, whatever else goes on beside
