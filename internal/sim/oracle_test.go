@@ -254,8 +254,12 @@ func (w *world) refusedRun() bool {
 // finish holds the journals against themselves once all is done.
 func (w *world) finish() {
 	for _, id := range sorted(w.stories) {
-		if err := w.stories[id].Done(); err != nil && !w.stories[id].Holed {
+		s := w.stories[id]
+		if err := s.Done(); err != nil && !s.Holed {
 			w.fail("the journal of %s: %v", id, err)
+		}
+		if s.Rewinding != "" && !s.Holed {
+			w.fail("the journal of %s: rewind %s has not ended", id, s.Rewinding)
 		}
 	}
 	store, err := session.Open(filepath.Join(w.dir, "state"))
@@ -287,6 +291,7 @@ func (w *world) announced(ev protocol.Event) {
 	w.notePlace(ev)
 	w.noteSteers(ev)
 	w.noteAgent(ev)
+	w.noteChanges(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}

@@ -118,6 +118,10 @@ const enough = 200
 var places = []string{
 	"a client hangs up while commands are under way",
 	"a daemon that does not start",
+	"a rewind is done",
+	"a rewind is taken back by the next daemon",
+	"a rewind is taken up by the next daemon",
+	"a rewind is undone",
 	"a prompt waits for the end of its run",
 	"a reader misses events",
 	"a session is deleted",
