@@ -238,9 +238,17 @@ func (m *machine) resumeAgent(interrupted string) {
 	if m.s.Run.Aborting { // nothing of it is told any more
 		return
 	}
+	q := m.s.Run.Question
 	for _, call := range m.s.Run.Calls {
-		m.cutCalls = append(m.cutCalls, call.Name)
-		m.failCall(call, model.Failed(model.Interrupted, cutText), false)
+		switch about := q != nil && q.CallID == call.ID; {
+		case about && q.Decided.By == protocol.BySteer && m.steerWaits():
+			return // the agent never had leave: it is skipped, as it was going to be
+		case about && q.Decided.Outcome == protocol.OutcomeDenied:
+			m.failCall(call, denied(q), false)
+		default:
+			m.cutCalls = append(m.cutCalls, call.Name)
+			m.failCall(call, model.Failed(model.Interrupted, cutText), false)
+		}
 	}
 }
 

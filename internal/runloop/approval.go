@@ -336,12 +336,16 @@ func (m *machine) afterQuestion() {
 	case q.Decided.Outcome == protocol.OutcomeAllowed:
 		m.startAllowed(m.s.Run.AskedFor(q))
 	case q.Decided.Outcome == protocol.OutcomeDenied:
-		m.failCall(m.s.Run.Call(q.CallID),
-			model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call")), false)
+		m.failCall(m.s.Run.Call(q.CallID), denied(q), false)
 		m.afterCall()
 	default:
 		m.afterCall()
 	}
+}
+
+// denied is the result of a call that a person has denied.
+func denied(q *session.Question) model.ToolResult {
+	return model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call"))
 }
 
 // startAllowed makes a call that a person has allowed, on the file that was asked about,

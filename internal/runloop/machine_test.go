@@ -708,6 +708,54 @@ func TestAnAbortOfAHostedRunThatWasTorn(t *testing.T) {
 		"turn_end aborted", "agent_end aborted")
 }
 
+// A steer behind an approval of a hosted agent withdraws it. Where a power failure leaves that
+// and not the end of the call, the call is skipped by the next daemon, as it would have been:
+// the agent never had leave, so it is known that the call did not happen. A denied one is told
+// as denied.
+func TestAnEndedApprovalOfAHostedRunThatWasTorn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(w *world)
+		want []string
+	}{
+		{"steer", func(w *world) {
+			w.step(queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "instead"}, nil})
+		}, []string{"tool_execution_end ok=false skipped=true", "turn_end steered", "turn_start steer"}},
+		{
+			"deny", func(w *world) { w.answerWith(protocol.OptionDeny, "not now") },
+			[]string{"tool_execution_end ok=false skipped=false"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1", Agent: "codex"}}}
+			w.boot()
+			w.prompt("go")
+			call := toolCall("t.y")
+			call.ToolCall.ID = "call-1"
+			w.say(call, model.Delta{Stop: model.StopToolCalls, More: true})
+			heard := len(w.events)
+			c.end(w)
+			torn := slices.IndexFunc(w.records, func(r session.Record) bool {
+				_, ok := r.Fact.(session.ApprovalDecided)
+				return ok
+			})
+			w.records, w.events, w.checker = w.records[:torn+1], w.events[:heard], nil // nobody has heard of it
+			w.boot()
+			got := w.types()[heard:]
+			at := slices.Index(got, c.want[0])
+			if at < 0 || !slices.Equal(got[at:min(at+len(c.want), len(got))], c.want) {
+				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+			for _, ev := range w.events[heard:] {
+				if end, ok := ev.(protocol.ToolEnd); ok && c.name == "deny" && end.Result != "denied: not now" {
+					t.Errorf("the denied call is told as %q", end.Result)
+				}
+			}
+		})
+	}
+}
+
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

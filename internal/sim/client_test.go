@@ -26,6 +26,7 @@ type client struct {
 	inputs  []taken
 	runs    map[string]string // by input
 	former  []*command        // answers to approvals
+	rewinds []taken           // that were done
 
 	cursor event.Cursor
 	of     *life // that cursor is of
@@ -52,6 +53,7 @@ type reply struct {
 		SessionID string                    `json:"session_id"`
 		InputID   string                    `json:"input_id"`
 		RunID     string                    `json:"run_id"`
+		RewindID  string                    `json:"rewind_id"`
 		ParentID  string                    `json:"parent_id"`
 		LastSeq   int                       `json:"last_seq"`
 		Discarded []protocol.DiscardedInput `json:"discarded"`
@@ -105,7 +107,7 @@ func (c *client) act() {
 	w.mu.Lock()
 	asked := sorted(w.open)
 	w.mu.Unlock()
-	switch n := w.rng.IntN(34); n {
+	switch n := w.rng.IntN(36); n {
 	case 0, 1, 2, 3, 4, 5:
 		p := text()
 		p["wait"] = w.rng.IntN(4) == 0
@@ -150,6 +152,8 @@ func (c *client) act() {
 			w.sometimes("a text is sent again while the first is under way")
 			c.send(c.pending[i].typ, c.pending[i].payload)
 		}
+	case 27, 28:
+		c.sendRewind(in)
 	case 26: // its connection breaks: nobody hears the replies
 		c.hangUp()
 	default:
@@ -182,12 +186,12 @@ func keyed(cmd *command) bool { return cmd.payload["idempotency_key"] != nil }
 func (c *client) sendOfSessions(in string) {
 	w := c.w
 	switch n := w.rng.IntN(8); {
-	case n == 0 && len(w.session) > 1:
+	case n < 2 && len(w.session) > 1:
 		w.doomed[in] = true
 		c.send("delete_session", map[string]any{"session_id": in})
-	case n == 1:
+	case n == 2:
 		c.send("switch_session", map[string]any{"session_id": in})
-	case n < 5 && len(w.session) < 4:
+	case n < 6 && len(w.session) < 4:
 		p := map[string]any{"activate": w.rng.IntN(2) == 0}
 		if w.rng.IntN(2) == 0 {
 			p["agent"] = makers[w.rng.IntN(len(makers))]
@@ -390,6 +394,8 @@ func (c *client) replied(cmd *command, line []byte) {
 			s := all[sessionAsking(id)]
 			return s != nil && s.Decided[id]
 		})
+	case "rewind", "undo_rewind":
+		c.rewound(cmd, r.Payload.RewindID)
 	case "set_title":
 		in, title := cmd.payload["session_id"].(string), cmd.payload["title"].(string)
 		w.vow("called: "+title, in, func(all map[string]*sessiontest.Story) bool {

@@ -280,6 +280,9 @@ func (d *disk) powerCut(t testing.TB, root string, rng *rand.Rand) {
 	defer d.mu.Unlock()
 	must(t, filepath.WalkDir(root, func(dir string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && dir != root && !d.dirs[dir] && rng.IntN(2) == 0 {
+			for name := range d.names[dir] {
+				_ = os.Remove(d.keptAs(dir, name))
+			}
 			delete(d.names, dir)
 			return cmp.Or(os.RemoveAll(dir), fs.SkipDir)
 		}

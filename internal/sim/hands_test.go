@@ -76,6 +76,11 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 		if err := h.l.stopUntil(ctx, "call of "+inv.Name+" as "+inv.ID); err != nil {
 			return model.ToolResult{Error: &model.ToolError{Code: "cancelled", Message: err.Error()}}
 		}
+		w.mu.Lock()
+		if !h.l.gone() && ctx.Err() == nil {
+			w.touch(inv.SessionID)
+		}
+		w.mu.Unlock()
 		progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"last":"` + inv.ID + `"}`)})
 	}
 	return model.ToolResult{OK: true, Text: "done"}

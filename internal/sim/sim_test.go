@@ -118,6 +118,10 @@ const enough = 200
 var places = []string{
 	"a client hangs up while commands are under way",
 	"a daemon that does not start",
+	"a rewind is done",
+	"a rewind is taken back by the next daemon",
+	"a rewind is taken up by the next daemon",
+	"a rewind is undone",
 	"a prompt waits for the end of its run",
 	"a reader misses events",
 	"a session is deleted",
@@ -145,6 +149,7 @@ var places = []string{
 	"killed at link",
 	"killed at sync",
 	"killed at truncate",
+	"killed inside a deletion",
 	"killed at write",
 	"killed between the journal and what is announced of it",
 	"killed while an approval waits",

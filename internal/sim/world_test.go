@@ -105,6 +105,9 @@ type world struct {
 	crossed bool                         // more than one of these was at a time
 	tick    int64                        // moments, of which each thing that is noted has two
 	ops     map[string][]porcupine.Operation
+	trees   map[string]*tree  // of sessions
+	touched int               // how often calls have changed a file
+	running map[string]string // the run of each session that has one
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -171,10 +174,16 @@ func (l *life) stop(key string) error {
 	if l.gone() {
 		return errDead
 	}
-	chance := w.chanceOf(key)
-	if !w.calm && !w.spared && chance.IntN(200) == 0 {
+	chance, often := w.chanceOf(key), 200
+	if strings.HasPrefix(key, "sync folder") && w.deletes() {
+		often = 8 // between what is taken away first and what last
+	}
+	if !w.calm && !w.spared && chance.IntN(often) == 0 {
 		w.say("%s: killed there", key)
 		w.sometimes("killed at " + strings.Fields(key)[0])
+		if often < 200 {
+			w.sometimes("killed inside a deletion")
+		}
 		close(l.dead)
 		return errDead
 	}
@@ -184,6 +193,28 @@ func (l *life) stop(key string) error {
 		w.say("%s: %v", key, fault)
 	}
 	return fault
+}
+
+// rewinds reports that files of a session are being taken back.
+func (w *world) rewinds() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.trees {
+		if t.applying {
+			return true
+		}
+	}
+	return false
+}
+
+// deletes reports that a client waits for the deletion of a session. w.mu is held.
+func (w *world) deletes() bool {
+	for _, c := range w.clients {
+		if slices.ContainsFunc(c.pending, func(cmd *command) bool { return cmd.typ == "delete_session" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // chanceOf decides about an operation that waits for nobody, whatever else goes on beside
@@ -252,7 +283,7 @@ func (w *world) boot() {
 	w.lives++
 	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
 	w.life, w.gates, w.heard, w.summing = l, nil, map[string][]string{}, map[string]bool{}
-	w.steers = map[string]map[string]bool{}
+	w.steers, w.running = map[string]map[string]bool{}, map[string]string{}
 	for id, s := range w.stories {
 		for _, in := range s.Pending {
 			w.steerWaits(id, in.InputID, in.Kind == protocol.KindSteer)
@@ -292,7 +323,7 @@ func (l *life) run() {
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
 		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
-		NewID: newID, Agents: l.guests(newID),
+		NewID: newID, Agents: l.guests(newID), Changes: recorder{l},
 		Fault: func(id string, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -388,6 +419,8 @@ func (w *world) step() {
 	if w.ripe > 0 {
 		w.ripe--
 		cut = 100
+	} else if w.rewinds() {
+		cut = 40
 	}
 	switch n := w.rng.IntN(1000); {
 	case dead:
@@ -513,10 +546,15 @@ func (w *world) settle() {
 			w.clients[0].approve(asked)
 			time.Sleep(10 * time.Millisecond)
 		case owed == nil && len(open) == 0 && pending == 0 && l.ready && n > 10:
-			before := w.views()
+			early := time.Now().Before(deadline)
+			before := w.views(early)
+			if before == nil && early {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
 			w.kill(false)
 			switch {
-			case w.refusedRun() && time.Now().Before(deadline), before == nil:
+			case w.refusedRun() && early:
 				w.boot()
 				continue
 			case seen == nil: // and once more, as the next daemon has it
@@ -599,6 +637,7 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
 		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
+		trees: map[string]*tree{}, running: map[string]string{},
 		known: map[string]*known{}, hosted: map[string]bool{}, handed: map[string][]string{}, taken: map[string]bool{},
 		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}

@@ -54,6 +54,8 @@ type Story struct {
 	Aborts    map[string][]string // what an abort took out of the queues, by run
 	Calls     map[string]bool     // every tool call that was started
 	Runs      map[string]string   // every run's stop reason, "" while it is active
+	Rewinds   map[string]bool     // every rewind that was done
+	Rewinding string              // one that has begun and not ended
 
 	Run     string          // the active one
 	Pending []session.Input // accepted and not yet delivered
@@ -94,6 +96,7 @@ func NewIn(id string, checker *protocoltest.Checker) *Story {
 		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
+		Rewinds: map[string]bool{},
 	}
 }
 
@@ -267,6 +270,20 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, func(f session.ToolsSet) { s.Tools, s.Chosen = f.Tools, true })
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
+	case "rewind_begun":
+		return recordOf(data, func(f session.RewindBegun) {
+			if s.Rewinding != "" || s.Run != "" {
+				s.bad("rewind %s begins in run %q and rewind %q", f.RewindID, s.Run, s.Rewinding)
+			}
+			s.Rewinding = f.RewindID
+		})
+	case "rewind_ended":
+		return recordOf(data, func(f session.RewindEnded) {
+			if s.Rewinding != f.RewindID {
+				s.bad("rewind %s ends, and %q has begun", f.RewindID, s.Rewinding)
+			}
+			s.Rewinding, s.Rewinds[f.RewindID] = "", !f.TakenBack
+		})
 	case "approval_asked":
 		return recordOf(data, s.asked)
 	case "approval_decided":
@@ -488,7 +505,11 @@ func Essence(ev protocol.Event) string {
 	case protocol.ToolEnd:
 		what = fmt.Sprint(ev.ToolCallID, " ", ev.ToolName, " ", ev.OK, " ", ev.Skipped, " ", ev.Result)
 	case protocol.Status:
-		if ev.Code == protocol.StatusCompacting || ev.Code == protocol.StatusCompacted || at.RunID == "" {
+		switch ev.Code {
+		case protocol.StatusCompacting, protocol.StatusCompacted, protocol.StatusChangesUnavailable:
+			return ""
+		}
+		if at.RunID == "" {
 			return ""
 		}
 		what = fmt.Sprint(ev.Code, " ", ev.InputID)
