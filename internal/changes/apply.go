@@ -64,7 +64,7 @@ func (e *Engine) applying(f Folder, plan OID, rewindID string, do func(a *applie
 		return err
 	}
 	defer tree.close()
-	return do(&applier{ctx, r, tree, rewindID, list})
+	return do(&applier{ctx: ctx, repo: r, tree: tree, id: rewindID, list: list})
 }
 
 // applier changes files from what a list says before to what it says after.
@@ -74,6 +74,14 @@ type applier struct {
 	tree *workTree
 	id   string
 	list []Change
+
+	drafts []draft // what is written, and not in its place yet
+}
+
+// draft is a file beside the place that it is for, and what was there.
+type draft struct {
+	path string
+	over raw
 }
 
 // forward does the list, nothing of it where a file is neither as before nor as after.
@@ -120,6 +128,8 @@ func (a *applier) do(list []Change) error {
 	if len(list) == 0 {
 		return nil
 	}
+	a.drafts = nil
+	defer a.sweep()
 	if err := a.unlock(list); err != nil {
 		return err
 	}
@@ -145,7 +155,7 @@ func (a *applier) do(list []Change) error {
 	}
 	if err := a.repo.blobs(a.ctx, names, func(o OID, content []byte) error {
 		for _, i := range contents[o] {
-			if err := a.write(list[i], content); err != nil {
+			if err := a.draft(list[i], content); err != nil {
 				return fmt.Errorf("%s: %w", Shown(list[i].Path), err)
 			}
 		}
@@ -153,11 +163,48 @@ func (a *applier) do(list []Change) error {
 	}); err != nil {
 		return err
 	}
+	if err := a.place(); err != nil {
+		return err
+	}
 	for _, c := range slices.Backward(list) {
 		if c.After.IsFolder() {
 			if err := a.chmod(c.Path, c.After.Mode); err != nil {
 				return err
 			}
+		}
+	}
+	return a.sync(list) // before it is written down that it is done
+}
+
+// sweep removes the drafts that did not come to their places.
+func (a *applier) sweep() {
+	for _, d := range a.drafts {
+		_ = a.in(d.path, func(fd int, _ string) error { return unix.Unlinkat(fd, a.temporary(d.path), 0) })
+	}
+}
+
+// sync has the folders of a list be on the disk, as its files are already.
+func (a *applier) sync(list []Change) error {
+	dirs := map[string]bool{}
+	for _, c := range list {
+		dirs[strings.TrimSuffix(parent(c.Path), "/")] = true
+		if c.After.IsFolder() {
+			dirs[c.Path] = true
+		}
+	}
+	if len(dirs) > maxSyncs {
+		return syncSystem(a.tree.top.Name())
+	}
+	for dir := range dirs {
+		f, err := a.tree.folder(dir)
+		switch {
+		case absent(err) == os.ErrNotExist, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			continue // it is gone as well, or shut
+		case err != nil:
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", Shown(dir), err)
 		}
 	}
 	return nil
@@ -187,7 +234,7 @@ func (a *applier) unlock(list []Change) error {
 // in calls with the folder that a path is in, and its name there.
 func (a *applier) in(rel string, do func(fd int, name string) error) error {
 	dir, name := path.Split(rel)
-	fd, err := a.tree.open(strings.TrimSuffix(dir, "/"), unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := a.tree.open(strings.TrimSuffix(dir, "/"), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -248,33 +295,45 @@ func chmodAt(fd int, name string, mode uint32) error {
 	return unix.Fchmodat(fd, name, mode&0o7777, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// write puts a file, or a link, into its place, whole.
-func (a *applier) write(c Change, content []byte) error {
-	is, _, err := a.tree.state(c.Path, c.Before)
+// draft writes a file, or a link, beside its place.
+func (a *applier) draft(c Change, content []byte) error {
+	is, r, err := a.tree.state(c.Path, c.Before)
 	if err != nil || is == c.After {
 		return err
 	}
 	if is.There() && is != c.Before {
 		return errElse
 	}
-	return a.in(c.Path, func(dir int, name string) error {
-		draft := a.temporary(c.Path)
+	a.drafts = append(a.drafts, draft{c.Path, r})
+	return a.in(c.Path, func(dir int, _ string) error {
 		if c.After.IsLink() {
-			err = unix.Symlinkat(string(content), dir, draft)
-		} else {
-			err = writeAt(dir, draft, content, c.After.Mode)
+			return unix.Symlinkat(string(content), dir, a.temporary(c.Path))
 		}
-		if err == nil {
-			err = unix.Renameat(dir, draft, dir, name)
-		}
-		if err != nil {
-			_ = unix.Unlinkat(dir, draft, 0)
-		}
-		return err
+		return writeAt(dir, a.temporary(c.Path), content, c.After.Mode, len(a.drafts) <= maxSyncs)
 	})
 }
 
-func writeAt(dir int, name string, content []byte, mode uint32) error {
+// place puts the drafts into their places, each whole.
+func (a *applier) place() error {
+	if len(a.drafts) > maxSyncs { // fewer are on the disk already
+		if err := syncSystem(a.tree.top.Name()); err != nil {
+			return err
+		}
+	}
+	for _, d := range a.drafts {
+		if err := a.in(d.path, func(dir int, name string) error {
+			if r, err := statAt(dir, name); r != d.over || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return errors.Join(errElse, err)
+			}
+			return unix.Renameat(dir, a.temporary(d.path), dir, name)
+		}); err != nil {
+			return fmt.Errorf("%s: %w", Shown(d.path), err)
+		}
+	}
+	return nil
+}
+
+func writeAt(dir int, name string, content []byte, mode uint32, durable bool) error {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -283,6 +342,9 @@ func writeAt(dir int, name string, content []byte, mode uint32) error {
 	_, err = f.Write(content)
 	if err == nil {
 		err = unix.Fchmod(fd, mode&0o7777)
+	}
+	if err == nil && durable {
+		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }

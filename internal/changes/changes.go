@@ -130,6 +130,9 @@ func (e *Engine) scan(ctx context.Context, f Folder, was *manifest) (*manifest, 
 		}
 	}
 	m, err := scan(ctx, r, p, e.o.Limits, was)
+	if err == nil {
+		err = r.flush() // before a manifest names what is new
+	}
 	return m, r, err
 }
 
@@ -229,11 +232,11 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 		return Recorded{}, err
 	}
 	e.share(f, list, after.Top)
-	if err := writeManifest(e.path(f, nextName), after); err != nil {
+	rec, err := keepList(ctx, r, list)
+	if err != nil {
 		return Recorded{}, err
 	}
-	rec, err := keepList(ctx, r, list)
-	return rec, err
+	return rec, writeManifest(e.path(f, nextName), after)
 }
 
 // ErrNotBegun says that a turn was not recorded before.
@@ -356,7 +359,7 @@ type line struct {
 	Shared bool   `json:"shared,omitzero"`
 }
 
-// keepList keeps a list of changes, and all content that it names.
+// keepList keeps a list of changes, and all content that it names. Both are on the disk then.
 func keepList(ctx context.Context, r *repo, list []Change) (rec Recorded, err error) {
 	if len(list) == 0 {
 		return rec, nil
@@ -374,9 +377,11 @@ func keepList(ctx context.Context, r *repo, list []Change) (rec Recorded, err er
 	if err != nil {
 		return rec, err
 	}
-	rec.Changes, err = r.put("blob", text)
 	rec.Files = len(list)
-	return rec, err
+	if rec.Changes, err = r.put("blob", text); err != nil {
+		return rec, err
+	}
+	return rec, r.flush()
 }
 
 // list reads a list of changes.

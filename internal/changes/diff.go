@@ -106,10 +106,13 @@ func (r *repo) trees(all []net) (trees [2]OID, err error) {
 			after[n.Path] = n.After
 		}
 	}
-	if trees[0], err = r.tree(before); err == nil {
-		trees[1], err = r.tree(after)
+	if trees[0], err = r.tree(before); err != nil {
+		return trees, err
 	}
-	return trees, err
+	if trees[1], err = r.tree(after); err != nil {
+		return trees, err
+	}
+	return trees, r.flush()
 }
 
 // files tells how each file has changed.

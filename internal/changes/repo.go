@@ -12,11 +12,13 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"noused/internal/regular"
 	"noused/internal/worktree"
@@ -60,11 +62,15 @@ func ParseOID(text string) (o OID, err error) {
 type repo struct {
 	dir string
 	run worktree.Runner
+
+	mu    sync.Mutex
+	fresh map[OID]string // the files of objects that were put since the last flush
 }
 
-// makeRepo makes the folder a repository, and lends it another's objects, "" for none.
+// makeRepo makes the folder a repository, and lends it another's objects, "" for none. What
+// somebody who was killed has left half there is removed.
 func makeRepo(run worktree.Runner, dir, objects string) (*repo, error) {
-	r := &repo{dir: dir, run: run}
+	r := &repo{dir: dir, run: run, fresh: map[OID]string{}}
 	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
 		for _, sub := range []string{"", "objects", "objects/info", "objects/pack", "refs", "info"} {
 			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -72,11 +78,16 @@ func makeRepo(run worktree.Runner, dir, objects string) (*repo, error) {
 			}
 		}
 		config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-		for name, text := range map[string]string{"config": config, "HEAD": "ref: refs/heads/none\n"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				return nil, err
-			}
+		if err := errors.Join(
+			regular.Replace(filepath.Join(dir, "config"), []byte(config), 0o600),
+			syncPath(filepath.Join(dir, "objects")), syncPath(filepath.Dir(dir)),
+			regular.Replace(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/none\n"), 0o600), // the last of all
+		); err != nil {
+			return nil, err
 		}
+	}
+	if err := os.RemoveAll(r.drafts()); err != nil {
+		return nil, err
 	}
 	text := ""
 	if lendable(objects) {
@@ -88,6 +99,9 @@ func makeRepo(run worktree.Runner, dir, objects string) (*repo, error) {
 	}
 	return r, regular.Replace(alternates, []byte(text), 0o600)
 }
+
+// drafts is the folder of objects that were not flushed yet.
+func (r *repo) drafts() string { return filepath.Join(r.dir, "new") }
 
 // lendable reports that a folder's name can stand in a list of alternates.
 func lendable(objects string) bool {
@@ -101,11 +115,17 @@ func (r *repo) path(o OID) string {
 
 // has reports that the object is kept here, and not lent.
 func (r *repo) has(o OID) bool {
+	r.mu.Lock()
+	_, fresh := r.fresh[o]
+	r.mu.Unlock()
+	if fresh {
+		return true
+	}
 	_, err := os.Lstat(r.path(o))
 	return err == nil
 }
 
-// put keeps an object and returns its name. It is whole, or not there.
+// put keeps an object once flush has been called, and returns its name.
 func (r *repo) put(kind string, content []byte) (OID, error) {
 	head := fmt.Appendf(nil, "%s %d\x00", kind, len(content))
 	sum := sha1.New()
@@ -115,11 +135,10 @@ func (r *repo) put(kind string, content []byte) (OID, error) {
 	if r.has(o) {
 		return o, nil
 	}
-	dir := filepath.Dir(r.path(o))
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(r.drafts(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return o, err
 	}
-	f, err := os.CreateTemp(filepath.Join(r.dir, "objects"), "new-*")
+	f, err := os.CreateTemp(r.drafts(), "")
 	if err != nil {
 		return o, err
 	}
@@ -133,13 +152,44 @@ func (r *repo) put(kind string, content []byte) (OID, error) {
 	if err == nil {
 		err = z.Close()
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), r.path(o))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return o, errors.Join(err, os.Remove(f.Name()))
 	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, twice := r.fresh[o]; twice {
+		return o, os.Remove(f.Name())
 	}
-	return o, err
+	r.fresh[o] = f.Name()
+	return o, nil
+}
+
+// flush gives the objects that were put their names, once they are on the disk: one that is at
+// its name is whole, whenever the power fails. It blocks for the disk.
+func (r *repo) flush() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.fresh) == 0 {
+		return nil
+	}
+	files, dirs := slices.Collect(maps.Values(r.fresh)), map[string]bool{filepath.Join(r.dir, "objects"): true}
+	if err := syncAll(r.dir, files); err != nil {
+		return err
+	}
+	for o, file := range r.fresh {
+		dir := filepath.Dir(r.path(o))
+		if !dirs[dir] {
+			dirs[dir] = true
+			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+		if err := os.Rename(file, r.path(o)); err != nil {
+			return err
+		}
+	}
+	clear(r.fresh)
+	return errors.Join(syncAll(r.dir, slices.Collect(maps.Keys(dirs))), os.Remove(r.drafts()))
 }
 
 // hashOf is the name that a blob of that content has.
