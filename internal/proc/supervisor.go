@@ -135,7 +135,8 @@ func NewNested(helper string, log *zap.Logger) *Supervisor {
 // newSupervisor makes one that has what a former program has left, where left is not nil.
 func newSupervisor(helper string, o *orphans, log *zap.Logger, left *Left) *Supervisor {
 	n := &spawner{
-		helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), closing: make(chan struct{}), lines: newLongLines(),
+		helper: helper, log: log, spawns: make(chan spawn), closing: make(chan struct{}), quit: make(chan struct{}),
+		lines:   newLongLines(),
 		orphans: o, onMain: left != nil, unclaimed: map[uint32]bool{},
 	}
 	// No child gets what this process was started with and does not know of.
@@ -268,7 +269,8 @@ func (s *Supervisor) Close() {
 
 func (s *Supervisor) closeRest() {
 	close(s.closing)
-	_ = s.onThread(func() error { return nil }) // a start that is under way ends: meanwhile this process has a child's mark
+	// A start that is under way ends first: meanwhile this process has a child's mark.
+	_ = s.onThread(func() error { return nil })
 	if s.guardian != nil {
 		s.guardian.close(s.orphans.idle())
 	}

@@ -237,15 +237,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "message":
 		return recordOf(data, s.message)
 	case "tool_started":
-		return recordOf(data, func(f session.ToolStarted) {
-			if s.Calls[f.CallID] {
-				s.bad("tool call %s was started twice", f.CallID)
-			}
-			s.Calls[f.CallID], s.open = true, f.CallID
-			s.goesOn()
-			s.begun(f.CallID)
-			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
-		})
+		return recordOf(data, s.toolStarted)
 	case "turn_ended":
 		return recordOf(data, func(f session.TurnEnded) {
 			s.asks = false
@@ -271,19 +263,9 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
 	case "rewind_begun":
-		return recordOf(data, func(f session.RewindBegun) {
-			if s.Rewinding != "" || s.Run != "" {
-				s.bad("rewind %s begins in run %q and rewind %q", f.RewindID, s.Run, s.Rewinding)
-			}
-			s.Rewinding = f.RewindID
-		})
+		return recordOf(data, s.rewindBegun)
 	case "rewind_ended":
-		return recordOf(data, func(f session.RewindEnded) {
-			if s.Rewinding != f.RewindID {
-				s.bad("rewind %s ends, and %q has begun", f.RewindID, s.Rewinding)
-			}
-			s.Rewinding, s.Rewinds[f.RewindID] = "", !f.TakenBack
-		})
+		return recordOf(data, s.rewindEnded)
 	case "approval_asked":
 		return recordOf(data, s.asked)
 	case "approval_decided":
@@ -301,6 +283,30 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		})
 	}
 	return nil
+}
+
+func (s *Story) rewindBegun(f session.RewindBegun) {
+	if s.Rewinding != "" || s.Run != "" {
+		s.bad("rewind %s begins in run %q and rewind %q", f.RewindID, s.Run, s.Rewinding)
+	}
+	s.Rewinding = f.RewindID
+}
+
+func (s *Story) rewindEnded(f session.RewindEnded) {
+	if s.Rewinding != f.RewindID {
+		s.bad("rewind %s ends, and %q has begun", f.RewindID, s.Rewinding)
+	}
+	s.Rewinding, s.Rewinds[f.RewindID] = "", !f.TakenBack
+}
+
+func (s *Story) toolStarted(f session.ToolStarted) {
+	if s.Calls[f.CallID] {
+		s.bad("tool call %s was started twice", f.CallID)
+	}
+	s.Calls[f.CallID], s.open = true, f.CallID
+	s.goesOn()
+	s.begun(f.CallID)
+	s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
 }
 
 func (s *Story) input(f session.Input) {
