@@ -14,7 +14,8 @@ import (
 )
 
 func (a *app) acpCommand() *cobra.Command {
-	return &cobra.Command{
+	var agent string
+	cmd := &cobra.Command{
 		Use:   "acp",
 		Short: "Serve an editor over ACP (the editor starts this)",
 		Long: `Speak the Agent Client Protocol, version 1, on standard input and output. Editors
@@ -22,17 +23,20 @@ such as Zed, those of JetBrains, Neovim and Emacs start nous acp as an agent; do
 has the lines of their configuration. Errors go to standard error.
 
 Sessions and runs belong to the daemon. Closing the editor ends neither, and nous
-shows the same sessions.`,
-		Example: "  nous acp",
+shows the same sessions. With --agent another agent makes the turns of new sessions; its
+options and commands are the editor's to choose from.`,
+		Example: "  nous acp\n  nous acp --agent opencode",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(25) // an editor has many such programs, and none of them is busy
 			return bridge.Run(cmd.Context(), bridge.Options{
 				Daemon: a.runningDaemon(), Local: a.far == nil, Start: a.startForEditor, Patience: a.patience,
-				In: a.in, Out: a.out.W, Log: a.Notef, Version: buildinfo.Version(),
+				In: a.in, Out: a.out.W, Log: a.Notef, Version: buildinfo.Version(), Agent: agent,
 			})
 		},
 	}
+	a.agentFlag(cmd, &agent)
+	return cmd
 }
 
 func (a *app) proxyCommand() *cobra.Command {

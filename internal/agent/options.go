@@ -341,7 +341,11 @@ func listed(names []string) string { return format.Clip(strings.Join(names, ", "
 func (s *Session) Offer(ctx context.Context, at model.AgentTurn, running bool) (*model.AgentOffer, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	if _, err := s.opened(ctx, at, running); err != nil {
+	_, err := s.opened(ctx, at, running)
+	if ended := new(endedError); errors.As(err, &ended) {
+		err = failedf("%s has ended: %s", s.name, ended.how)
+	}
+	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

@@ -57,6 +57,7 @@ func TestAnAgentIsChosenForANewSession(t *testing.T) {
 	if h.state.SessionID == first {
 		t.Error("got the session that was there")
 	}
+	h.sees("idle · scripted · ")
 	h.write("hello")
 	h.press("enter")
 	h.until("the answer", func() bool { return !h.running() && h.state.LastRun != nil })

@@ -68,8 +68,11 @@ func (m *model) doing() []part {
 		parts = append(parts, part{format.Count(n, "comment") + " unsent", m.theme.Warn, 1})
 	}
 	parts = append(parts, m.approvalParts()...)
-	if m.state.Model.Name != "" {
-		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
+	switch s := m.state; {
+	case s.Model.Name != "":
+		parts = append(parts, part{cell.Line(s.Model.Provider+"/"+s.Model.Name, 60), m.theme.Text, 3})
+	case s.Agent != "" && s.Agent != protocol.OwnAgent: // it has not said what its model is
+		parts = append(parts, part{cell.Line(s.Agent, 60), m.theme.Text, 3})
 	}
 	parts = append(parts, part{cell.Truncate(m.title(), 40), m.theme.Text, 4})
 	parts = append(parts, m.whereParts()...)

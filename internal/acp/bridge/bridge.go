@@ -40,6 +40,8 @@ type Options struct {
 	// requests only: a daemon that somebody has stopped is not missed before. With nil
 	// none is started.
 	Start func(ctx context.Context, none *client.NoDaemonError) error
+	// Agent makes the turns of new sessions; "" is the daemon's default.
+	Agent string
 	// Patience is how long a text waits for a daemon that nobody starts.
 	Patience time.Duration
 	In       io.Reader

@@ -42,11 +42,22 @@ func (w *window) findCommands() {
 		if mine != w.found || err != nil && w.told.commands != nil { // those that were told are more than what is left
 			return
 		}
-		if list := found.commands(); !reflect.DeepEqual(list, w.told.commands) {
-			w.told.commands = list
-			w.update(acp.Commands{Update: "available_commands_update", List: list})
-		}
+		w.written = &found
+		w.tellCommands()
 	})
+}
+
+// tellCommands tells what can be written behind a slash, once that is known, where it has changed.
+func (w *window) tellCommands() {
+	if w.written == nil {
+		return
+	}
+	list := w.written.commands()
+	list = append(list, w.agentCommands(list)...)
+	if !reflect.DeepEqual(list, w.told.commands) {
+		w.told.commands = list
+		w.update(acp.Commands{Update: "available_commands_update", List: list})
+	}
 }
 
 func (f written) commands() []acp.Command {

@@ -1,14 +1,25 @@
 package bridge
 
 import (
+	"os"
 	"testing"
 
+	"noused/internal/agent/agenttest"
 	"noused/internal/daemontest"
 )
 
 var noused string
 
-func TestMain(m *testing.M) { daemontest.Main(m, &noused) }
+func TestMain(m *testing.M) {
+	if os.Getenv(beAgent) != "" {
+		agenttest.Main()
+		return
+	}
+	daemontest.Main(m, &noused)
+}
+
+// beAgent is a variable with which this program is the agent of package agenttest.
+const beAgent = "NOUSED_TEST_AGENT"
 
 func startDaemon(t testing.TB, config string) *daemontest.Daemon {
 	t.Helper()

@@ -54,12 +54,17 @@ func (w *window) options() []acp.ConfigOption {
 	if effort == "" {
 		effort = "default"
 	}
-	return []acp.ConfigOption{
+	own := []acp.ConfigOption{
 		{ID: optionModel, Name: "Model", Category: "model", Type: "select", Current: model, Options: w.modelValues(model)},
 		{
 			ID: optionEffort, Name: "Effort", Description: "how hard the model thinks", Category: "thought_level",
 			Type: "select", Current: effort, Options: efforts,
 		},
+	}
+	if w.hosted() {
+		own = w.agentOptions()
+	}
+	return append(own, []acp.ConfigOption{
 		{
 			ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode",
 			Type: "select", Current: string(s.ApprovalMode), Options: approvals,
@@ -68,7 +73,7 @@ func (w *window) options() []acp.ConfigOption {
 			ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select",
 			Current: string(s.SteeringMode), Options: steering,
 		},
-	}
+	}...)
 }
 
 var efforts = values("default", "none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -105,17 +110,25 @@ func (w *window) modelValues(current string) (list []acp.ConfigValue) {
 	return list
 }
 
-// findModels asks which models there are, once.
+// findModels asks which models there are, once. For a session of another agent that starts the
+// agent, which then says what it has.
 func (w *window) findModels() {
 	if w.models != nil {
 		return
 	}
+	var p protocol.ListModelsParams
+	if w.hosted() {
+		p.SessionID = w.id
+	}
 	away(w, func() (protocol.Models, error) {
-		return follow.Do(w.ctx, w.link, protocol.ListModels, protocol.ListModelsParams{})
+		return follow.Do(w.ctx, w.link, protocol.ListModels, p)
 	}, func(m protocol.Models, err error) {
-		if err == nil {
+		switch {
+		case err == nil:
 			w.models = m.Models
 			w.tellState()
+		case w.hosted():
+			w.notice("warning", w.b.explain(err).Message)
 		}
 	})
 }
@@ -134,6 +147,7 @@ func (w *window) tellState() {
 		w.told.options = options
 		w.update(acp.OptionsUpdate{Update: "config_option_update", Options: options})
 	}
+	w.tellCommands()
 	w.tellUsage()
 	w.tellPlan()
 }
@@ -223,6 +237,9 @@ func (w *window) setOption(r *acp.Request) {
 	}
 	answer := func() any { return acp.OptionsResult{Options: w.options()} }
 	scope, m := protocol.Scope{SessionID: w.id}, w.state.Model
+	if w.hosted() && w.setAgentOption(r, *p.ConfigID, *p.Value, answer) {
+		return
+	}
 	switch *p.ConfigID {
 	case optionModel:
 		choose(w, r, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: *p.Value}, "value", answer)
@@ -270,6 +287,7 @@ func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def 
 		}
 		w.b.keep(w.id)
 		w.state.Model, w.state.ApprovalMode, w.state.SteeringMode = s.Model, s.ApprovalMode, s.SteeringMode
+		w.state.AgentOptions, w.state.AgentCommands = s.AgentOptions, s.AgentCommands
 		w.state.Context.Window = s.Context.Window
 		r.Reply(answer())
 		w.tellState()

@@ -19,7 +19,7 @@ func (b *bridge) newSession(r *acp.Request) {
 		return
 	}
 	b.wg.Go(func() {
-		params := protocol.NewSessionParams{Workdir: *p.CWD, Activate: new(bool)}
+		params := protocol.NewSessionParams{Workdir: *p.CWD, Activate: new(bool), Agent: b.Agent}
 		params.MCPServers = serversOf(*p.MCPServers)
 		made, err := request(b.ctx, b, protocol.NewSession, params)
 		if err != nil {

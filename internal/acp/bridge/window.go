@@ -49,7 +49,9 @@ type window struct {
 	asks   map[string]context.CancelFunc // approvals that the editor was asked
 	models []protocol.ListedModel
 	told   told
-	found  int // how often commands were asked for
+
+	found   int      // how often commands were asked for
+	written *written // what came of it; nil: nothing yet
 }
 
 // opening is a request that opened the session; replay says to draw all of it.
@@ -161,6 +163,7 @@ func (w *window) opened(o opening) {
 	modes, options := modesOf(w.state), w.options()
 	o.request.Reply(acp.OpenResult{SessionID: o.made, Modes: modes, Options: options})
 	w.told.mode, w.told.options, w.told.commands = modes.Current, options, nil
+	w.written = nil
 	w.findCommands()
 	w.findModels()
 	w.tellState()

@@ -123,7 +123,7 @@ func agentCandidates(p Place) (all []Candidate) {
 		}
 		about := c.Description
 		if c.Hint != "" {
-			about = c.Hint + "  " + about
+			about += " (" + c.Hint + ")"
 		}
 		all = append(all, Candidate{Text: text, About: cell.Line(about, 200)})
 	}
