@@ -28,8 +28,8 @@ func TestASteerGoesToAnAgentThatQueuesAtOnce(t *testing.T) {
 	lines = h.steerAtOnce("three\n!say four")
 	h.open("gate2")
 	h.wants(append(lines, h.until("run ends completed")...), "result (it goes on)", "turn ends steered", "turn steer",
-		"user: three\n!say four", "message tool_calls: ", "call do execute {}", "result out", "delta: three", "delta: four", "message end: three|four", "turn ends end",
-		"run ends completed")
+		"user: three\n!say four", "message tool_calls: ", "call do execute {}", "result out", "delta: three", "delta: four",
+		"message end: three|four", "turn ends end", "run ends completed")
 
 	if got := h.log("cancel"); len(got) != 0 {
 		t.Errorf("the agent was told %q", got)
@@ -87,8 +87,10 @@ func TestASteerInFlightOutlives(t *testing.T) {
 		has  bool // the agent works on the steer by then
 		same bool // the agent is the same process
 	}{
-		"nous restart":                        {can: "queue,load", do: func(h *hosting) { h.restart() }, same: true},
-		"nous restart, and the agent has it":  {can: "handoff,load", do: func(h *hosting) { h.restart() }, same: true, has: true},
+		"nous restart": {can: "queue,load", do: func(h *hosting) { h.restart() }, same: true},
+		"nous restart, and the agent has it": {
+			can: "handoff,load", do: func(h *hosting) { h.restart() }, same: true, has: true,
+		},
 		"kill -9":                             {can: "queue,load", do: (*hosting).killed},
 		"kill -9, and the agent has it":       {can: "handoff,load", do: (*hosting).killed, has: true},
 		"kill -9, and it resumes, too":        {can: "handoff,load,resume", do: (*hosting).killed, has: true},

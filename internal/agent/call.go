@@ -269,8 +269,12 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			return c.goesOn("(it goes on)"), nil
 		case e.kind == gone || e.kind == ended:
 			held = append(held, e)
-			if e.kind == ended {
+			switch {
+			case e.kind == gone:
+			case t.isLast(e.prompt):
 				t.end(c)
+			default:
+				c.told = false // once more, if it goes on in the prompt that was sent since
 			}
 			return model.Failed(model.Interrupted, cutText), nil
 		default:

@@ -401,7 +401,8 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 	t := newTurn(s, p, l.Run)
 	t.number, t.spoke, t.message, t.served = l.Number, l.Spoke, l.Message, l.Served
 	for _, left := range append(slices.Clone(l.Older), l.leftPrompt) {
-		made := &prompt{texts: left.Texts, question: p.conn.Asked(left.Prompt), over: make(chan struct{})}
+		made := &prompt{texts: left.Texts, over: make(chan struct{})}
+		made.question = p.conn.Asked(left.Prompt, t.hears(made))
 		if left.Prompt == 0 {
 			close(made.over)
 		}

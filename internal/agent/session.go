@@ -259,10 +259,10 @@ func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, block
 	case t.cut: // just now
 		return model.ErrCancelled
 	}
-	conn := t.process.conn
-	p := &prompt{texts: to.Texts, over: make(chan struct{}), question: conn.Ask(acp.SessionPrompt, acp.PromptRequest{
+	p := &prompt{texts: to.Texts, over: make(chan struct{})}
+	p.question = t.process.conn.Ask(acp.SessionPrompt, acp.PromptRequest{
 		SessionID: t.process.session, Prompt: blocks,
-	}, nil)}
+	}, t.hears(p))
 	s.turn, t.number, t.prompts = t, to.Turn, append(t.prompts, p)
 	if s.steered {
 		s.steered = false

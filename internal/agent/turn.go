@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/acp"
 	"noused/internal/model"
 )
@@ -92,8 +94,7 @@ func (t *turn) refuse() {
 
 // wait waits for the answer to a prompt.
 func (t *turn) wait(p *prompt) {
-	var answer acp.PromptAnswer
-	err := t.process.answer(context.Background(), acp.SessionPrompt, p.question, &answer)
+	err := t.process.answer(context.Background(), acp.SessionPrompt, p.question, nil)
 	died := errors.As(err, new(*endedError))
 	t.s.mu.Lock()
 	cut := t.cut
@@ -104,8 +105,6 @@ func (t *turn) wait(p *prompt) {
 	if died {
 		<-t.process.over
 		t.in.put(t.process.ctx, event{kind: gone, err: err})
-	} else {
-		t.in.put(t.process.ctx, event{kind: ended, prompt: p, answer: answer, err: err})
 	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -123,6 +122,26 @@ func (t *turn) wait(p *prompt) {
 	}
 }
 
+// hears takes in the answer to a prompt, in the order of what the agent says.
+func (t *turn) hears(p *prompt) func(jsontext.Value, *acp.Error) {
+	return func(raw jsontext.Value, refused *acp.Error) {
+		e := event{kind: ended, prompt: p}
+		if refused != nil {
+			e.err = refused
+		} else {
+			e.err = read(acp.SessionPrompt, raw, &e.answer)
+		}
+		t.in.put(t.process.ctx, e)
+	}
+}
+
+// isLast reports that no other prompt is to be answered.
+func (t *turn) isLast(p *prompt) bool {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return len(t.prompts) == 1 && t.prompts[0] == p
+}
+
 // told takes in that a prompt is answered, and reports whether it was the last: its answer is
 // that to the turn.
 func (t *turn) told(p *prompt) (last bool) {
@@ -132,9 +151,9 @@ func (t *turn) told(p *prompt) (last bool) {
 	return len(t.prompts) == 0
 }
 
-// has is how many user messages the agent has that says something: it may still be about the
-// oldest prompt.
-func (t *turn) has() int {
+// oldest is how many user messages the oldest prompt leads to: what the agent says may be about
+// that, and says of no other that it has it.
+func (t *turn) oldest() int {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if len(t.prompts) == 0 {
@@ -154,8 +173,12 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 			e.err = &endedError{fmt.Sprintf("it said nothing for %v", spec.Idle)}
 		}
 	}
-	if err == nil && e.kind != gone && e.kind != steered {
-		s.took(t.has())
+	switch {
+	case err != nil, e.kind == gone, e.kind == steered:
+	case e.kind == ended:
+		s.took(e.prompt.texts)
+	default:
+		s.took(t.oldest())
 	}
 	return e, err
 }
