@@ -308,13 +308,13 @@ func Resume(left Left, in io.Reader, out io.Writer) *Conn {
 }
 
 // Asked is a request that a former program has sent and that has no answer yet; with 0 one that
-// has.
-func (c *Conn) Asked(id int64) *Question {
+// has. then is called as CallThen says.
+func (c *Conn) Asked(id int64, then func(jsontext.Value, *Error)) *Question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waits := make(chan answer, 1)
 	if id != 0 {
-		c.asked[id] = waiting{answer: waits}
+		c.asked[id] = waiting{waits, then}
 	}
 	return &Question{id, c, waits}
 }

@@ -31,6 +31,8 @@ const (
 	maxID   = 1 << 10
 	// cutText is the result of a call that was under way when its agent ended.
 	cutText = "unknown: it may or may not have happened"
+	// stoppedText is the result of one that nobody waits for any more.
+	stoppedText = "stopped; it may have done part of its work; check"
 )
 
 // call is what is known of a call of an agent's.
@@ -198,7 +200,7 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 	if err := s.enter(ctx); errors.Is(err, model.ErrPaused) {
 		return model.ToolResult{Paused: true}, nil
 	} else if err != nil {
-		return model.Failed("aborted", "the call was not waited for"), nil
+		return model.Failed("aborted", stoppedText), nil
 	}
 	defer s.leave()
 	s.mu.Lock()
@@ -253,7 +255,7 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			case <-t.over:
 			case <-s.ctx.Done():
 			}
-			return model.Failed("aborted", "stopped; it may have done part of its work; check"), nil
+			return model.Failed("aborted", stoppedText), nil
 		}
 		switch {
 		case e.kind == called && t.calls[e.call.ID] == c:
@@ -263,21 +265,31 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			return model.ToolResult{}, &e.serving.call
 		case e.kind == used:
 			s.spent(e.usage)
+		case e.kind == steered:
+			return c.goesOn("(it goes on)"), nil
 		case e.kind == gone || e.kind == ended:
 			held = append(held, e)
-			if e.kind == ended {
+			switch {
+			case e.kind == gone:
+			case t.isLast(e.prompt):
 				t.end(c)
+			default:
+				c.told = false // once more, if it goes on in the prompt that was sent since
 			}
 			return model.Failed(model.Interrupted, cutText), nil
 		default:
 			held, bytes = append(held, e), bytes+e.size()
 			if e.kind == asked || e.kind == wanted || bytes > maxHeld {
-				c.told = false // once more, when there is something to tell
-				return model.ToolResult{OK: true, Text: format.Clip(c.text(), maxText) +
-					"(it goes on while something else is asked)"}, nil
+				return c.goesOn("(it goes on while something else is asked)"), nil
 			}
 		}
 	}
+}
+
+// goesOn is the result of a call that is told once more, when there is something to tell.
+func (c *call) goesOn(why string) model.ToolResult {
+	c.told = false
+	return model.ToolResult{OK: true, Text: format.Clip(c.text(), maxText) + why}
 }
 
 // placesOf are the places in files that a call is about, as clients are told.

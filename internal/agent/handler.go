@@ -61,12 +61,10 @@ func (h handler) turn(sessionID string) *turn {
 	if t == nil || t.cut || t.process != h.p || sessionID != h.p.session {
 		return nil
 	}
-	select {
-	case <-t.over:
+	if t.answered() {
 		return nil
-	default:
-		return t
 	}
+	return t
 }
 
 func goodID(id string) bool { return id != "" && len(id) <= maxID }

@@ -27,6 +27,7 @@ const (
 	used                // how much of the window, and the cost
 	ended               // the answer to the prompt
 	gone                // the agent's process has ended
+	steered             // a steer waits: what is told ends here, and the agent goes on
 )
 
 // event is something that an agent does in a turn.
@@ -40,6 +41,7 @@ type event struct {
 	options []acp.PermissionOption
 	ask     *acp.Request
 	usage   acp.Usage
+	prompt  *prompt // of ended
 	answer  acp.PromptAnswer
 	err     error
 	serving *serving // of wanted

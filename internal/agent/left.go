@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -55,19 +56,23 @@ type leftState struct {
 }
 
 type leftTurn struct {
-	Run     string           `json:"run"`
-	Number  int              `json:"number"`
-	Texts   int              `json:"texts"`
-	Prompt  int64            `json:"prompt"` // id of the request; 0: it was answered
-	Cut     bool             `json:"cut"`
-	Took    bool             `json:"took"`
-	Spoke   bool             `json:"spoke"`
-	Message string           `json:"message"`
-	Asked   []jsontext.Value `json:"asked"` // ids of the agent's requests
-	Events  []leftEvent      `json:"events"`
-	Calls   []leftCall       `json:"calls"`
-	Over    []string         `json:"over"`   // the agent's ids of calls that are over
-	Served  []string         `json:"served"` // our tools that were called, and that the agent has not told yet
+	Run        string           `json:"run"`
+	Number     int              `json:"number"`
+	leftPrompt                  // the newest
+	Older      []leftPrompt     `json:"older,omitzero"` // those before it whose answers nobody has taken in
+	Cut        bool             `json:"cut"`
+	Spoke      bool             `json:"spoke"`
+	Message    string           `json:"message"`
+	Asked      []jsontext.Value `json:"asked"` // ids of the agent's requests
+	Events     []leftEvent      `json:"events"`
+	Calls      []leftCall       `json:"calls"`
+	Over       []string         `json:"over"`   // the agent's ids of calls that are over
+	Served     []string         `json:"served"` // our tools that were called, and that the agent has not told yet
+}
+
+type leftPrompt struct {
+	Texts  int   `json:"texts"`
+	Prompt int64 `json:"prompt"` // id of the request; 0: it was answered
 }
 
 type leftEvent struct {
@@ -81,6 +86,7 @@ type leftEvent struct {
 	Ask     jsontext.Value         `json:"ask,omitzero"` // the request's id
 	Usage   acp.Usage              `json:"usage"`
 	Answer  acp.PromptAnswer       `json:"answer"`
+	Prompt  int                    `json:"prompt"` // which of the turn's was answered, the oldest is 0
 	Err     *acp.Error             `json:"err"`
 }
 
@@ -141,6 +147,10 @@ func (s *Session) pausing() bool {
 func (s *Session) quieten() {
 	s.mu.Lock()
 	p, t, reading := s.process, s.turn, s.reading
+	var prompts []*prompt
+	if t != nil {
+		prompts = slices.Clone(t.prompts)
+	}
 	s.mu.Unlock()
 	if p != nil && reading {
 		p.conn.Pause()
@@ -152,8 +162,10 @@ func (s *Session) quieten() {
 		case <-p.still:
 		case <-p.over:
 		}
-		if t != nil && !t.question.Waits() { // and what follows from the answer is under way
-			<-t.over
+		for _, p := range prompts {
+			if !p.question.Waits() { // and what follows from the answer is under way
+				<-p.over
+			}
 		}
 	}
 	s.mu.Lock()
@@ -209,11 +221,18 @@ func (s *Session) leftState(p *process, conn acp.Left) leftState {
 // left is called under the session's lock.
 func (t *turn) left() *leftTurn {
 	out := &leftTurn{
-		Run: t.run, Number: t.number, Texts: t.texts, Cut: t.cut, Took: t.took, Spoke: t.spoke, Message: t.message,
-		Served: t.served,
+		Run: t.run, Number: t.number, Cut: t.cut, Spoke: t.spoke, Message: t.message, Served: t.served,
 	}
-	if t.question.Waits() {
-		out.Prompt = t.question.ID
+	for i, p := range t.prompts {
+		left := leftPrompt{Texts: p.texts}
+		if p.question.Waits() {
+			left.Prompt = p.question.ID
+		}
+		if i < len(t.prompts)-1 {
+			out.Older = append(out.Older, left)
+		} else {
+			out.leftPrompt = left
+		}
 	}
 	for _, r := range t.asked {
 		if !r.Answered() {
@@ -221,12 +240,12 @@ func (t *turn) left() *leftTurn {
 		}
 	}
 	for e, ok := t.in.pop(); ok; e, ok = t.in.pop() {
-		if e.kind == wanted { // its caller loses this daemon
+		if e.kind == wanted || e.kind == steered { // its caller loses this daemon, and the next knows of the steer
 			continue
 		}
 		left := leftEvent{
 			Kind: e.kind, Line: e.line, ID: e.id, Text: e.text, Call: e.call, Tool: e.tool, Options: e.options, Ask: idOf(e.ask),
-			Usage: e.usage, Answer: e.answer,
+			Usage: e.usage, Answer: e.answer, Prompt: max(0, slices.Index(t.prompts, e.prompt)),
 		}
 		if e.err != nil && !errors.As(e.err, &left.Err) {
 			left.Err = acp.Errorf(acp.InternalError, "%v", e.err)
@@ -367,6 +386,7 @@ func (a *Agents) adopt(s *Session) {
 	p := newProcess(o.child)
 	p.conn = acp.Resume(state.Conn, o.child, writer{o.child, p.ctx})
 	p.said, p.session, p.lost, p.chosen = state.Said, state.Session, state.Lost, state.Chosen
+	s.queues = p.said.Queues()
 	s.offer, s.own = state.Offer, state.Own
 	s.process, s.was = p, &state.Conn
 	s.run, s.deaths, s.taken = state.Run, state.Deaths, state.Taken
@@ -378,8 +398,16 @@ func (a *Agents) adopt(s *Session) {
 
 // turn is the turn that was left.
 func (l *leftTurn) turn(s *Session, p *process) *turn {
-	t := newTurn(s, p, l.Run, l.Number, l.Texts)
-	t.took, t.spoke, t.message, t.served = l.Took, l.Spoke, l.Message, l.Served
+	t := newTurn(s, p, l.Run)
+	t.number, t.spoke, t.message, t.served = l.Number, l.Spoke, l.Message, l.Served
+	for _, left := range append(slices.Clone(l.Older), l.leftPrompt) {
+		made := &prompt{texts: left.Texts, over: make(chan struct{})}
+		made.question = p.conn.Asked(left.Prompt, t.hears(made))
+		if left.Prompt == 0 {
+			close(made.over)
+		}
+		t.prompts = append(t.prompts, made)
+	}
 	asked := map[string]*acp.Request{}
 	for _, id := range l.Asked {
 		r := p.conn.Unanswered(id)
@@ -408,7 +436,7 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 	for _, e := range l.Events {
 		made := event{
 			kind: e.Kind, line: e.Line, id: e.ID, text: e.Text, call: e.Call, tool: e.Tool, options: e.Options,
-			ask: asked[string(e.Ask)], usage: e.Usage, answer: e.Answer,
+			ask: asked[string(e.Ask)], usage: e.Usage, answer: e.Answer, prompt: t.prompts[min(e.Prompt, len(l.Older))],
 		}
 		if e.Err != nil {
 			made.err = e.Err
@@ -416,11 +444,12 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 		events = append(events, made)
 	}
 	t.in.unget(events...)
-	t.question = p.conn.Asked(l.Prompt)
-	if l.Prompt == 0 {
+	switch {
+	case l.Cut && t.answered():
+		t.cut = true
+		t.in.close()
 		close(t.over)
-	}
-	if l.Cut {
+	case l.Cut:
 		s.cutTurn(t)
 	}
 	return t
@@ -445,10 +474,12 @@ func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
 	if t == nil {
 		return true, false
 	}
-	select {
-	case <-t.over:
-	default:
-		go t.wait() // ends with the answer, or the process
+	for _, p := range t.prompts {
+		select {
+		case <-p.over:
+		default:
+			go t.wait(p) // ends with the answer, or the process
+		}
 	}
 	if turn == 0 {
 		return true, false

@@ -238,6 +238,11 @@ func (p *process) answer(ctx context.Context, method string, asked *acp.Question
 	if err != nil {
 		return err
 	}
+	return read(method, raw, result)
+}
+
+// read reads the result of a method, unless result is nil.
+func read(method string, raw jsontext.Value, result any) error {
 	if result == nil {
 		return nil
 	}

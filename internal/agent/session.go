@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/acp"
 	"noused/internal/budget"
@@ -45,6 +48,8 @@ type Session struct {
 	own     []string            // MCP servers of the user's that the agent has itself
 	serves  map[string]*serving // calls of our tools that have no result yet, by id
 	reading bool                // what the process says is read, or was
+	queues  bool                // the agent takes a prompt while it works on another
+	steered bool                // a steer waits for the turn that begins
 	quiet   bool                // paused, and nothing is under way: the process may be left to the next program
 	was     *acp.Left           // of the connection of a process that a former program has left
 
@@ -94,7 +99,7 @@ func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 			return
 		}
 		defer s.leave()
-		to := *req.Agent
+		to, fresh := *req.Agent, req.Agent.Fresh
 		for {
 			t, err := s.open(ctx, &to, req.Load)
 			if err == nil {
@@ -105,7 +110,10 @@ func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 			}
 			if died := new(endedError); errors.As(err, &died) && ctx.Err() == nil {
 				if err = s.mayStartAgain(died); err == nil {
-					to, to.Again = after(to, t), true
+					if to.Again = true; t != nil {
+						to.Cut = append(to.Cut, t.open()...)
+					}
+					to.Fresh = s.lacks(fresh, to.Texts)
 					continue
 				}
 			}
@@ -117,15 +125,12 @@ func (s *Session) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 	}
 }
 
-// after is how a turn goes on whose agent has ended.
-func after(to model.AgentTurn, t *turn) model.AgentTurn {
-	if t != nil && t.took {
-		to.Fresh = 0
-	}
-	if t != nil {
-		to.Cut = append(to.Cut, t.open()...)
-	}
-	return to
+// lacks is how many of the last user messages the agent may not have, where the run loop knows
+// of so many.
+func (s *Session) lacks(fresh, texts int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(fresh, texts-s.taken)
 }
 
 // mayStartAgain counts an end of the agent's, and says that it is started again, or why
@@ -133,10 +138,13 @@ func after(to model.AgentTurn, t *turn) model.AgentTurn {
 func (s *Session) mayStartAgain(died *endedError) error {
 	s.mu.Lock()
 	s.deaths++
-	n, sent := s.deaths, s.turn
-	if t := s.turn; t != nil && t.process.ctx.Err() != nil {
-		s.turn = nil
-		t.in.close()
+	n, sent := s.deaths, 0
+	if t := s.turn; t != nil {
+		sent = t.sent()
+		if t.process.ctx.Err() != nil {
+			s.turn = nil
+			t.in.close()
+		}
 	}
 	closed := s.closed
 	s.mu.Unlock()
@@ -144,9 +152,7 @@ func (s *Session) mayStartAgain(died *endedError) error {
 	case closed:
 		return died
 	case n > maxDeaths:
-		if sent != nil { // nobody sends again what may be the reason
-			s.took(sent.texts)
-		}
+		s.took(sent) // nobody sends again what may be the reason
 		return failedf("%s has ended %d times without getting on: %s", s.name, n, died.how)
 	}
 	s.tell(s.ctx, model.AgentNews{
@@ -173,6 +179,13 @@ func (s *Session) gotOn() {
 	s.mu.Unlock()
 }
 
+// further reports that a turn's prompt is for the agent that works on the one before.
+func (s *Session) further(t *turn, to *model.AgentTurn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t != nil && s.queues && !t.cut && t.run == to.RunID
+}
+
 // open returns the turn that is meant, and begins it where it has not begun.
 func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 	load func(int) ([]model.Message, func(), error),
@@ -186,7 +199,9 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 	if s.pausing() {
 		return nil, model.ErrPaused
 	}
-	if t != nil { // it was cut
+	further := s.further(t, to)
+	if t != nil && !further {
+		s.Cut()
 		select {
 		case <-t.over:
 		case <-s.paused:
@@ -195,17 +210,25 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 			return nil, context.Cause(ctx)
 		}
 	}
-	s.mu.Lock()
 	if !to.Again { // what the run loop may not have known yet
-		to.Fresh = min(to.Fresh, to.Texts-s.taken)
+		to.Fresh = s.lacks(to.Fresh, to.Texts)
 	}
-	s.mu.Unlock()
 	messages, done, err := load(0)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	p, lost, err := s.started(ctx, to)
+	var p *process
+	var lost bool
+	if further {
+		p = t.process
+		s.mu.Lock()
+		to.Fresh = min(to.Fresh, to.Texts-t.sent())
+		s.mu.Unlock()
+	} else if p, lost, err = s.started(ctx, to); err == nil {
+		t = newTurn(s, p, to.RunID)
+		s.calls.End() // those of a turn that was cut
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -220,28 +243,33 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		to.Fresh = 0
 		s.took(to.Texts)
 	}
-	return s.begin(ctx, p, to, s.blocks(p, to, messages, fresh, lost))
+	return t, s.begin(ctx, t, to, s.blocks(p, to, messages, fresh, lost))
 }
 
-// begin sends the prompt of a turn.
-func (s *Session) begin(ctx context.Context, p *process, to *model.AgentTurn, prompt []acp.ContentBlock) (*turn,
-	error,
-) {
-	t := newTurn(s, p, to.RunID, to.Turn, to.Texts)
-	s.calls.End()      // those of a turn that was cut
+// begin sends a prompt of a turn.
+func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, blocks []acp.ContentBlock) error {
 	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
-		t.took = true
-		s.tell(ctx, model.AgentNews{Prompted: *prompt[0].Text})
+		s.tell(ctx, model.AgentNews{Prompted: *blocks[0].Text})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case t.cut: // just now
+		return model.ErrCancelled
 	}
-	s.turn = t
-	t.question = p.conn.Ask(acp.SessionPrompt, acp.PromptRequest{SessionID: p.session, Prompt: prompt}, nil)
-	go t.wait() // ends with the answer, or the process
-	return t, nil
+	p := &prompt{texts: to.Texts, over: make(chan struct{})}
+	p.question = t.process.conn.Ask(acp.SessionPrompt, acp.PromptRequest{
+		SessionID: t.process.session, Prompt: blocks,
+	}, t.hears(p))
+	s.turn, t.number, t.prompts = t, to.Turn, append(t.prompts, p)
+	if s.steered {
+		s.steered = false
+		t.in.unget(event{kind: steered})
+	}
+	go t.wait(p) // ends with the answer, or the process
+	return nil
 }
 
 // started returns the agent's process with the session open in it. lost reports that the
@@ -261,7 +289,7 @@ func (s *Session) started(ctx context.Context, to *model.AgentTurn) (p *process,
 		return nil, false, err
 	}
 	s.mu.Lock()
-	s.process = p
+	s.process, s.queues = p, p.said.Queues()
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed {
@@ -301,7 +329,8 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn) (
 		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
 	}
 	if to.Session != "" {
-		known, err := s.reopen(ctx, p, request)
+		doubt := to.Fresh > 0 && (to.Again || to.Turn > 1)
+		known, err := s.reopen(ctx, p, request, doubt)
 		if err != nil {
 			return false, s.problem(spec, err)
 		}
@@ -337,37 +366,57 @@ func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn) (
 	return lost, nil
 }
 
-// reopen has an agent take up a session that it knows. False: it cannot, or refuses.
-func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenRequest) (bool, error) {
+// reopen has an agent take up a session that it knows. False: it cannot, or refuses. With doubt
+// it may have texts that nobody has said it has: what it tells again says so.
+func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenRequest, doubt bool) (bool, error) {
 	s.mu.Lock()
 	s.costTold = false
 	s.mu.Unlock()
-	refused := func(err error) bool { return errors.As(err, new(*acp.Error)) }
+	resume := func() (bool, error) { return p.accepts(ctx, acp.SessionResume, request, s.learnFrom(p)) }
+	load := func() (bool, error) { return s.load(ctx, p, request) }
+	var ways []func() (bool, error)
 	if p.said.Can("resume") {
-		err := p.askThen(ctx, acp.SessionResume, request, nil, s.learnFrom(p))
-		if err == nil || !refused(err) {
-			return err == nil, err
+		ways = append(ways, resume)
+	}
+	if p.said.Capabilities.LoadSession {
+		ways = append(ways, load)
+	}
+	if doubt {
+		slices.Reverse(ways)
+	}
+	for _, way := range ways {
+		if known, err := way(); known || err != nil {
+			return known, err
 		}
 	}
-	if !p.said.Capabilities.LoadSession {
+	return false, nil
+}
+
+// accepts asks a method of the agent's, and reports whether it does not refuse.
+func (p *process) accepts(ctx context.Context, method string, request acp.OpenRequest,
+	then func(jsontext.Value, *acp.Error),
+) (bool, error) {
+	err := p.askThen(ctx, method, request, nil, then)
+	if errors.As(err, new(*acp.Error)) {
 		return false, nil
 	}
+	return err == nil, err
+}
+
+// load is reopen for an agent that tells the session again.
+func (s *Session) load(ctx context.Context, p *process, request acp.OpenRequest) (bool, error) {
 	told := &replay{}
 	p.mu.Lock()
 	p.replay = told
 	p.mu.Unlock()
-	err := p.askThen(ctx, acp.SessionLoad, request, nil, s.learnFrom(p))
+	known, err := p.accepts(ctx, acp.SessionLoad, request, s.learnFrom(p))
 	p.mu.Lock()
 	p.replay = nil
 	p.mu.Unlock()
-	if err != nil {
-		if refused(err) {
-			err = nil
-		}
-		return false, err
+	if known {
+		p.told = told
 	}
-	p.told = told
-	return true, nil
+	return known, err
 }
 
 // last are the last n messages of people, and all that stands between.
@@ -451,6 +500,25 @@ func image(a model.Attachment, sees bool) acp.ContentBlock {
 	return acp.ContentBlock{Type: "image", Data: &text, MimeType: a.MediaType}
 }
 
+// Queues reports that the agent takes a prompt while it works on another.
+func (s *Session) Queues() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues
+}
+
+// Steered says that a steer waits: the message or the call that is told ends there, and the agent
+// goes on with it. It does not block.
+func (s *Session) Steered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == nil || s.turn.cut {
+		s.steered = true
+		return
+	}
+	s.turn.in.unget(event{kind: steered})
+}
+
 // Cut has the agent end its turn. It does not block.
 func (s *Session) Cut() {
 	s.mu.Lock()
@@ -459,11 +527,11 @@ func (s *Session) Cut() {
 	if t == nil || t.cut {
 		return
 	}
-	select {
-	case <-t.over:
-		s.turn = nil
+	if t.answered() {
+		s.turn, t.cut = nil, true
+		t.in.close()
+		close(t.over)
 		return
-	default:
 	}
 	t.refuse()
 	s.dropServed()

@@ -5,28 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/acp"
 	"noused/internal/model"
 )
 
-// turn is a prompt that an agent works on.
+// turn is what an agent works on: a prompt, and where it takes prompts while it works those that
+// have come meanwhile, each for a steer.
 type turn struct {
 	s       *Session
 	process *process
 	run     string
-	number  int
-	texts   int // user messages that the agent has, once it has this prompt
 	in      *inbox
-	over    chan struct{} // closed once the prompt is answered, or the process has ended
+	over    chan struct{} // closed once it is cut, and its prompts are answered or the process has ended
 
-	question *acp.Question  // the prompt; set before anybody has the turn
-	cut      bool           // guarded by the session
-	asked    []*acp.Request // that have no answer; guarded by the session
+	// Guarded by the session. number and prompts change while it is entered.
+	number  int
+	prompts []*prompt // whose answers nobody has taken in, the oldest first
+	cut     bool
+	asked   []*acp.Request // that have no answer
 
 	// The rest is of who takes from the inbox.
-	took    bool // the agent has said something to the texts
 	spoke   bool // the message that a pause has cut has text
 	message string
 	calls   map[string]*call
@@ -35,11 +38,37 @@ type turn struct {
 	held    int      // bytes that are kept of these
 }
 
-func newTurn(s *Session, p *process, run string, number, texts int) *turn {
+// prompt is one that an agent was sent.
+type prompt struct {
+	texts    int // user messages that the agent has, once it has this
+	question *acp.Question
+	over     chan struct{} // closed once it is answered, or the process has ended
+}
+
+func newTurn(s *Session, p *process, run string) *turn {
 	return &turn{
-		s: s, process: p, run: run, number: number, texts: texts, in: newInbox(s.agents.words), over: make(chan struct{}),
-		calls: map[string]*call{},
+		s: s, process: p, run: run, in: newInbox(s.agents.words), over: make(chan struct{}), calls: map[string]*call{},
 	}
+}
+
+// sent is how many user messages the agent was sent. It is called under the session's lock.
+func (t *turn) sent() int {
+	if len(t.prompts) == 0 {
+		return 0
+	}
+	return t.prompts[len(t.prompts)-1].texts
+}
+
+// answered reports that all prompts are over. It is called under the session's lock.
+func (t *turn) answered() bool {
+	for _, p := range t.prompts {
+		select {
+		case <-p.over:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func (t *turn) is(to *model.AgentTurn) bool { return t.run == to.RunID && t.number == to.Turn }
@@ -47,7 +76,7 @@ func (t *turn) is(to *model.AgentTurn) bool { return t.run == to.RunID && t.numb
 // open are the names of the calls that are under way.
 func (t *turn) open() (names []string) {
 	for _, c := range t.order {
-		if c.told && !c.over {
+		if c.id != "" {
 			names = append(names, c.name)
 		}
 	}
@@ -63,31 +92,74 @@ func (t *turn) refuse() {
 	t.asked = nil
 }
 
-// wait waits for the answer to the prompt.
-func (t *turn) wait() {
-	var answer acp.PromptAnswer
-	err := t.process.answer(context.Background(), acp.SessionPrompt, t.question, &answer)
+// wait waits for the answer to a prompt.
+func (t *turn) wait(p *prompt) {
+	err := t.process.answer(context.Background(), acp.SessionPrompt, p.question, nil)
 	died := errors.As(err, new(*endedError))
 	t.s.mu.Lock()
 	cut := t.cut
 	t.s.mu.Unlock()
 	if cut || !died { // what was sent and then cut is not sent again
-		t.s.took(t.texts)
+		t.s.took(p.texts)
 	}
 	if died {
 		<-t.process.over
 		t.in.put(t.process.ctx, event{kind: gone, err: err})
-	} else {
-		t.in.put(t.process.ctx, event{kind: ended, answer: answer, err: err})
 	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
+	close(p.over)
+	if !t.answered() {
+		return
+	}
 	t.refuse()
 	t.s.dropServed()
-	if t.cut && t.s.turn == t {
-		t.s.turn = nil
+	if t.cut {
+		if t.s.turn == t {
+			t.s.turn = nil
+		}
+		close(t.over)
 	}
-	close(t.over)
+}
+
+// hears takes in the answer to a prompt, in the order of what the agent says.
+func (t *turn) hears(p *prompt) func(jsontext.Value, *acp.Error) {
+	return func(raw jsontext.Value, refused *acp.Error) {
+		e := event{kind: ended, prompt: p}
+		if refused != nil {
+			e.err = refused
+		} else {
+			e.err = read(acp.SessionPrompt, raw, &e.answer)
+		}
+		t.in.put(t.process.ctx, e)
+	}
+}
+
+// isLast reports that no other prompt is to be answered.
+func (t *turn) isLast(p *prompt) bool {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return len(t.prompts) == 1 && t.prompts[0] == p
+}
+
+// told takes in that a prompt is answered, and reports whether it was the last: its answer is
+// that to the turn.
+func (t *turn) told(p *prompt) (last bool) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.prompts = slices.DeleteFunc(t.prompts, func(other *prompt) bool { return other == p })
+	return len(t.prompts) == 0
+}
+
+// oldest is how many user messages the oldest prompt leads to: what the agent says may be about
+// that, and says of no other that it has it.
+func (t *turn) oldest() int {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if len(t.prompts) == 0 {
+		return 0
+	}
+	return t.prompts[0].texts
 }
 
 // next is the next event of a turn.
@@ -101,9 +173,12 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 			e.err = &endedError{fmt.Sprintf("it said nothing for %v", spec.Idle)}
 		}
 	}
-	if err == nil && e.kind != gone && !t.took {
-		t.took = true
-		s.took(t.texts)
+	switch {
+	case err != nil, e.kind == gone, e.kind == steered:
+	case e.kind == ended:
+		s.took(e.prompt.texts)
+	default:
+		s.took(t.oldest())
 	}
 	return e, err
 }
@@ -157,8 +232,16 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			}
 		case used:
 			s.spent(e.usage)
+		case steered:
+			yield(model.Delta{Stop: model.StopEnd, More: true}, nil)
+			return nil
 		case ended:
-			return s.finish(t, e, yield)
+			if t.told(e.prompt) {
+				return s.finish(t, e, yield)
+			}
+			if !yield(model.Delta{Usage: usageOf(e.answer.Usage)}, nil) {
+				return nil
+			}
 		case gone:
 			return e.err
 		}

@@ -64,6 +64,11 @@ type Agent interface {
 	Serves(callID string) bool
 	// Answer gives a call's result to the Serve that waits for it, if any does.
 	Answer(callID string, res model.ToolResult)
+	// Queues reports that the agent takes a prompt while it works on another.
+	Queues() bool
+	// Steered says that a steer waits for an agent that Queues: the message that Stream streams,
+	// or the call that Call waits for, is told as ended, and the agent goes on. It does not block.
+	Steered()
 	// Cut has the agent end the turn that it works on. It does not block.
 	Cut()
 	// Close ends the agent, and waits for that.
@@ -121,6 +126,9 @@ func (in agentIn) step(m *machine) {
 
 // hosted reports that another agent makes the session's turns.
 func (m *machine) hosted() bool { return m.s.Agent != "" }
+
+// queues reports that another agent makes the session's turns, which takes a prompt while it works.
+func (m *machine) queues() bool { return m.hosted() && m.agent != nil && m.agent.Queues() }
 
 // agentName is what makes a session's turns, as the wire has it.
 func agentName(name string) string {

@@ -311,9 +311,12 @@ func (m *machine) steered() {
 	case !m.steerWaits():
 	case m.phase == calling:
 		m.withdraw(protocol.BySteer)
+		m.out.steered = m.queues()
 	case m.phase == waiting:
 		m.withdraw(protocol.BySteer)
 		m.afterQuestion()
+	case m.phase == streaming && m.queues():
+		m.out.steered = true
 	case m.phase == streaming && m.hosted():
 		m.steerAgent()
 	case m.phase == ending: // the hooks are asked again when the run would end next

@@ -23,6 +23,7 @@ type effects struct {
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk
 	cut     bool               // the hosted agent is to end its turn
+	steered bool               // it is told that a steer waits
 	results []callResult       // of the hosted agent's calls
 	pause   bool               // the next program has it
 	faults  []error            // for the log

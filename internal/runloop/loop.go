@@ -323,6 +323,9 @@ func (l *loop) commit() error {
 	if out.cut && l.agent != nil { // before another turn of it begins
 		l.agent.Cut()
 	}
+	if out.steered && l.agent != nil {
+		l.agent.Steered()
+	}
 	if out.pause && l.keeps != nil {
 		l.keeps.Pause()
 	}

@@ -500,7 +500,8 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 		ended.Code, ended.Error = why.Code, why.Message
 	}
 	ref := m.turnRef()
-	m.out.cut = m.out.cut || m.hosted() && stop != protocol.StopEnd
+	goesOn := stop == protocol.StopEnd || stop == protocol.StopSteered && m.queues()
+	m.out.cut = m.out.cut || m.hosted() && !goesOn
 	m.record(ended)
 	m.publish(protocol.TurnEnd{Ref: ref, StopReason: stop, Error: wireRunError(why)})
 	m.afterTurn()

@@ -29,8 +29,8 @@ const (
 	Dir = "AGENTTEST_DIR"
 	// Can are the capabilities, with commas: load, resume, image, old, auth, mute; options,
 	// modes and commands to choose from, and poor, which refuses one; always, which has no
-	// other answer to what it asks; queue, which takes a
-	// prompt while it works.
+	// other answer to what it asks; queue, which takes a prompt while it works and works on it
+	// after that; handoff, which does so and ends the one before as cancelled.
 	Can = "AGENTTEST_CAN"
 )
 
@@ -53,8 +53,10 @@ type agent struct {
 
 type session struct {
 	id     string
-	busy   bool
-	cancel chan struct{} // closed by session/cancel; made anew for each prompt
+	open   int           // prompts that have no answer yet
+	now    chan struct{} // closed once the one that is worked on has
+	latest chan struct{} // closed once the latest of them has
+	cancel chan struct{} // closed by session/cancel; made anew for a prompt that is alone
 	deaf   bool
 	choices
 
@@ -171,20 +173,18 @@ func (a *agent) handle(line []byte) {
 		}
 		a.open(m.Method, p.SessionID, id, reply, p.Servers)
 	case "session/prompt":
-		if s == nil || s.busy || len(p.Prompt) == 0 {
-			a.wrong("session/prompt: session %q, %d blocks, while another is open: %t", p.SessionID, len(p.Prompt),
-				s != nil && s.busy)
+		if s == nil || len(p.Prompt) == 0 {
+			a.wrong("session/prompt: session %q, %d blocks", p.SessionID, len(p.Prompt))
 		}
 		var texts []string
 		for _, b := range p.Prompt {
 			texts = append(texts, cmp.Or(b.Text, "["+b.Type+"]"))
 		}
-		s.busy, s.deaf, s.cancel = true, false, make(chan struct{})
-		a.work.Go(func() { a.prompt(s, strings.Join(texts, "\n"), id) })
+		a.enqueue(s, strings.Join(texts, "\n"), id)
 	case "session/cancel":
 		a.log("cancel")
 		a.mu.Lock()
-		if s != nil && s.busy {
+		if s != nil && s.open > 0 {
 			select {
 			case <-s.cancel:
 			default:
@@ -223,6 +223,7 @@ func (a *agent) greet(version int, reply func(any)) {
 			"loadSession":         slices.Contains(a.can, "load"),
 			"promptCapabilities":  object{"image": slices.Contains(a.can, "image")},
 			"sessionCapabilities": sessions,
+			"_meta":               object{"agenttest": object{"promptQueueing": a.queues()}},
 		},
 	})
 }
@@ -277,6 +278,41 @@ func (a *agent) keep(s *session, role, text string) {
 	}
 }
 
+func (a *agent) queues() bool {
+	return slices.Contains(a.can, "queue") || slices.Contains(a.can, "handoff")
+}
+
+// enqueue has a prompt worked on, after the one that is open.
+func (a *agent) enqueue(s *session, text string, id jsontext.Value) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, done := s.latest, make(chan struct{})
+	switch {
+	case s.open == 0:
+		s.deaf, s.cancel = false, make(chan struct{})
+	case !a.queues():
+		a.wrong("session/prompt while another is open")
+	default:
+		select {
+		case <-s.cancel:
+			a.wrong("session/prompt while a cancelled one is open")
+		default:
+		}
+		a.log("queue %q", text)
+	}
+	s.open, s.latest = s.open+1, done
+	a.work.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		a.mu.Lock()
+		s.now = done
+		a.mu.Unlock()
+		a.prompt(s, text, id)
+	})
+}
+
 // prompt does what the text says, and answers.
 func (a *agent) prompt(s *session, text string, id jsontext.Value) {
 	a.keep(s, "user", text)
@@ -308,7 +344,9 @@ func (a *agent) prompt(s *session, text string, id jsontext.Value) {
 		stop = "cancelled"
 	}
 	a.log("end %s", stop)
-	s.busy = false
+	a.mu.Lock()
+	s.open--
+	a.mu.Unlock()
 	if failure != nil {
 		a.send(object{"id": id, "error": failure})
 		return
@@ -318,9 +356,13 @@ func (a *agent) prompt(s *session, text string, id jsontext.Value) {
 	}})
 }
 
+// cancelled reports that the prompt in hand is to end.
 func (a *agent) cancelled(s *session) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if s.latest != s.now && slices.Contains(a.can, "handoff") {
+		return true
+	}
 	select {
 	case <-s.cancel:
 		return !s.deaf
