@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/theme"
 )
 
 // anyChanges are changes of any files, some of them with a diff, and comments.
@@ -161,6 +162,22 @@ func TestChangesLook(t *testing.T) {
 	none := NewChanges(&Comments{}, Look{})
 	none.SetFiles(protocol.Changes{Missing: []protocol.MissingTurn{{RunID: "run-1", TurnID: "2", Why: "too slow"}}})
 	golden(t, none, "changes-missing", 80, 8)
+}
+
+// What was added and taken out is told apart on dark and on light terminals, and by marks alone.
+func TestChangesHaveTheColoursOfTheTheme(t *testing.T) {
+	for name, l := range looks {
+		view := twoFiles(l, &Comments{}).View(80, 24)
+		for _, want := range []string{
+			theme.Band(l.Theme.AddedOn, l.Theme.Added.Render("  2 +zwei"), 74),
+			theme.Band(l.Theme.RemovedOn, l.Theme.Removed.Render("  2 -two"), 74),
+			l.Theme.Accent.Render("@@ -1,3 +1,4 @@"),
+		} {
+			if !l.Plain && !strings.Contains(view, want) {
+				t.Errorf("%s: no %q in %q", name, want, view)
+			}
+		}
+	}
 }
 
 func TestHunksOpenTheFilesThatTheyAreIn(t *testing.T) {
