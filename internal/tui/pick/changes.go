@@ -130,8 +130,8 @@ func (c *Changes) SetFiles(all protocol.Changes) {
 	}
 }
 
-// Failed says why the files are not known.
-func (c *Changes) Failed(why string) { c.problem = why }
+// Failed says why the files are not known, or could not be read again.
+func (c *Changes) Failed(why string) { c.problem, c.notice = why, why }
 
 // Say shows a sentence until the next key.
 func (c *Changes) Say(text string) { c.notice = text }
