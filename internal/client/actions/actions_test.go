@@ -154,8 +154,11 @@ func TestPendingByTheBeginningOfAnID(t *testing.T) {
 // What a session can be rewound to is what its user said on the way to the leaf.
 func TestSaidOnTheWayToTheLeaf(t *testing.T) {
 	tree := protocol.Tree{LeafID: "d", Nodes: []protocol.Node{
-		{ID: "a", Role: "user"}, {ID: "b", ParentID: "a", Role: "assistant"}, {ID: "other", ParentID: "b", Role: "user"},
-		{ID: "c", ParentID: "b", Role: "user"}, {ID: "d", ParentID: "c", Role: "tool"},
+		{ID: "a", Role: "user"},
+		{ID: "b", ParentID: "a", Role: "assistant"},
+		{ID: "other", ParentID: "b", Role: "user"},
+		{ID: "c", ParentID: "b", Role: "user"},
+		{ID: "d", ParentID: "c", Role: "tool"},
 	}}
 	ids := func(tree protocol.Tree) (ids []string) {
 		for _, n := range Said(tree) {
