@@ -237,7 +237,7 @@ func (c *Changes) layFile(i int) {
 	}
 	here := func(one comment) spot {
 		s := spot{one.old, one.number}
-		if was := lines[s]; was == "" || was[1:] != one.quote[1:] {
+		if was := lines[s]; one.number == 0 || was == "" || was[1:] != one.quote[1:] {
 			return spot{}
 		}
 		return s

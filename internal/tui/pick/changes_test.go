@@ -244,6 +244,22 @@ func TestCommentsAreWrittenEditedRemovedAndSent(t *testing.T) {
 	}
 }
 
+// A diff whose numbers are nonsense takes comments all the same.
+func TestCommentsOnANonsensicalDiff(t *testing.T) {
+	comments := &Comments{}
+	c := twoFiles(Look{}, comments)
+	keys(t, c, "c")
+	typed(t, c, "all of it")
+	keys(t, c, "enter")
+	c.SetDiff("list.txt", "@@ -0,0 +0,1 @@\n+a\n", false, "")
+	keys(t, c, "down", "down", "down", "c")
+	typed(t, c, "this")
+	keys(t, c, "enter", "end")
+	if view := c.View(80, 24); !strings.Contains(view, "all of it") || !strings.Contains(view, "this") {
+		t.Errorf("got\n%s", view)
+	}
+}
+
 // What is being written stays when the changes are left in the middle, and a second Esc is
 // needed to throw it away.
 func TestWhatIsBeingWrittenIsKept(t *testing.T) {
