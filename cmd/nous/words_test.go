@@ -21,8 +21,8 @@ func TestOneWordMeansOneThing(t *testing.T) {
 	}
 	slices.Sort(both)
 	want := []string{
-		"abort", "approvals", "approve", "board", "branch", "compact", "deny", "export", "follow-up", "model", "new",
-		"search", "set-approval-mode", "setup", "state", "switch", "tools", "tree",
+		"abort", "approvals", "approve", "board", "branch", "compact", "deny", "diff", "export", "follow-up", "model",
+		"new", "rewind", "search", "set-approval-mode", "setup", "state", "switch", "tools", "tree",
 	}
 	if diff := cmp.Diff(want, both); diff != "" {
 		t.Errorf("words of both (-want +got):\n%s", diff)

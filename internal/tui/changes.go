@@ -138,9 +138,9 @@ func (m *model) keepComments() {
 	}
 }
 
-// leftComments says that those of the session are kept.
-func (m *model) leftComments() {
-	if n := m.unsentComments(); n > 0 {
+// leftComments says that those are kept that were written in a box.
+func (m *model) leftComments(o *overlay) {
+	if n := m.unsentComments(); n > 0 && o.changes != nil {
 		m.talk.Notice("info", format.Count(n, "comment")+" not sent yet, and kept: /diff shows and sends them")
 	}
 }

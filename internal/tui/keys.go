@@ -335,8 +335,8 @@ func (m *model) escape() {
 func (m *model) interrupt() tea.Cmd {
 	switch {
 	case m.over != nil:
+		m.leftComments(m.over)
 		m.over = nil
-		m.leftComments()
 	case !m.input.Empty():
 		m.remember(m.input.Text()) // it may have been a slip
 		m.input.Clear()

@@ -156,7 +156,7 @@ func (m *model) choose(msg tea.Msg) tea.Cmd {
 	choice, done := o.box.Update(msg)
 	if done {
 		m.over = nil
-		m.leftComments()
+		m.leftComments(o)
 	}
 	o.askDiff()
 	if choice.Action == "" || choice.Action == pick.Leave || o.chosen == nil {

@@ -189,7 +189,7 @@ func (m *model) banner() string {
 	case m.editing && m.offline == nil && m.talk.FocusedSaid() != "":
 		return m.theme.Dim.Render(m.keyed("stop", "again offers to rewind to before this message"))
 	case m.editing && m.offline == nil:
-		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message"))
+		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message; /rewind takes back what was done since one"))
 	case m.input.Empty() && m.failure() != nil:
 		offer := m.keyed("send", "tries it again")
 		if m.failure().Code == protocol.KeyRefused && len(m.opts.SetUp) > 0 {

@@ -150,3 +150,31 @@ func TestPendingByTheBeginningOfAnID(t *testing.T) {
 		}
 	}
 }
+
+// What a session can be rewound to is what its user said on the way to the leaf.
+func TestSaidOnTheWayToTheLeaf(t *testing.T) {
+	tree := protocol.Tree{LeafID: "d", Nodes: []protocol.Node{
+		{ID: "a", Role: "user"},
+		{ID: "b", ParentID: "a", Role: "assistant"},
+		{ID: "other", ParentID: "b", Role: "user"},
+		{ID: "c", ParentID: "b", Role: "user"},
+		{ID: "d", ParentID: "c", Role: "tool"},
+	}}
+	ids := func(tree protocol.Tree) (ids []string) {
+		for _, n := range Said(tree) {
+			ids = append(ids, n.ID)
+		}
+		return ids
+	}
+	if got := ids(tree); !slices.Equal(got, []string{"c", "a"}) {
+		t.Errorf("got %v", got)
+	}
+	tree.LeafID = "gone"
+	if got := ids(tree); len(got) > 0 {
+		t.Errorf("without a leaf: got %v", got)
+	}
+	circle := protocol.Tree{LeafID: "a", Nodes: []protocol.Node{{ID: "a", ParentID: "a", Role: "user"}}}
+	if got := ids(circle); len(got) != 1 {
+		t.Errorf("a circle: got %v", got)
+	}
+}

@@ -130,8 +130,8 @@ func (c *Changes) SetFiles(all protocol.Changes) {
 	}
 }
 
-// Failed says why the files are not known.
-func (c *Changes) Failed(why string) { c.problem = why }
+// Failed says why the files are not known, or could not be read again.
+func (c *Changes) Failed(why string) { c.problem, c.notice = why, why }
 
 // Say shows a sentence until the next key.
 func (c *Changes) Say(text string) { c.notice = text }
@@ -237,7 +237,7 @@ func (c *Changes) layFile(i int) {
 	}
 	here := func(one comment) spot {
 		s := spot{one.old, one.number}
-		if was := lines[s]; was == "" || was[1:] != one.quote[1:] {
+		if was := lines[s]; one.number == 0 || was == "" || was[1:] != one.quote[1:] {
 			return spot{}
 		}
 		return s

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/theme"
 )
 
 // anyChanges are changes of any files, some of them with a diff, and comments.
@@ -163,6 +164,22 @@ func TestChangesLook(t *testing.T) {
 	golden(t, none, "changes-missing", 80, 8)
 }
 
+// What was added and taken out is told apart on dark and on light terminals, and by marks alone.
+func TestChangesHaveTheColoursOfTheTheme(t *testing.T) {
+	for name, l := range looks {
+		view := twoFiles(l, &Comments{}).View(80, 24)
+		for _, want := range []string{
+			theme.Band(l.Theme.AddedOn, l.Theme.Added.Render("  2 +zwei"), 74),
+			theme.Band(l.Theme.RemovedOn, l.Theme.Removed.Render("  2 -two"), 74),
+			l.Theme.Accent.Render("@@ -1,3 +1,4 @@"),
+		} {
+			if !l.Plain && !strings.Contains(view, want) {
+				t.Errorf("%s: no %q in %q", name, want, view)
+			}
+		}
+	}
+}
+
 func TestHunksOpenTheFilesThatTheyAreIn(t *testing.T) {
 	c := twoFiles(Look{}, &Comments{})
 	at := func() string {
@@ -224,6 +241,22 @@ func TestCommentsAreWrittenEditedRemovedAndSent(t *testing.T) {
 	keys(t, again, "d")
 	if comments.Len() != 1 || strings.Contains(comments.Text(""), "other") {
 		t.Errorf("removed: %q", comments.Text(""))
+	}
+}
+
+// A diff whose numbers are nonsense takes comments all the same.
+func TestCommentsOnANonsensicalDiff(t *testing.T) {
+	comments := &Comments{}
+	c := twoFiles(Look{}, comments)
+	keys(t, c, "c")
+	typed(t, c, "all of it")
+	keys(t, c, "enter")
+	c.SetDiff("list.txt", "@@ -0,0 +0,1 @@\n+a\n", false, "")
+	keys(t, c, "down", "down", "down", "c")
+	typed(t, c, "this")
+	keys(t, c, "enter", "end")
+	if view := c.View(80, 24); !strings.Contains(view, "all of it") || !strings.Contains(view, "this") {
+		t.Errorf("got\n%s", view)
 	}
 }
 

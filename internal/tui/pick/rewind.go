@@ -11,6 +11,9 @@ import (
 	"noused/internal/tui/cell"
 )
 
+// maxPlanned is how many files are listed that a rewind writes.
+const maxPlanned = 1000
+
 // undoing is the choice of a [Rewind] that takes one back.
 const undoing = "undo"
 
@@ -72,7 +75,7 @@ func (r *Rewind) conflicts() []protocol.RewindConflict {
 func (r *Rewind) rows() int {
 	n := len(r.options) + len(r.conflicts())
 	if r.plan != nil {
-		n += len(r.plan.Files)
+		n += min(len(r.plan.Files), maxPlanned)
 	}
 	return n
 }
@@ -201,7 +204,11 @@ func (r *Rewind) body(width int) []string {
 	case len(r.plan.Conflicts) == 0:
 		lines = append(lines, "", th.Dim.Render(cell.Truncate("no file has changed since", width)))
 	}
-	for _, f := range r.plan.Files {
+	for i, f := range r.plan.Files {
+		if i == maxPlanned {
+			lines = append(lines, th.Dim.Render(cell.Truncate(fmt.Sprintf("… %d more", len(r.plan.Files)-i), width)))
+			break
+		}
 		add(fmt.Sprintf("%-8s", cell.Line(f.Action, 8)) + shownPath(f.Path))
 	}
 	return lines

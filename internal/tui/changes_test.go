@@ -1,0 +1,124 @@
+package tui
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/daemontest"
+	"noused/internal/protocol"
+)
+
+var (
+	keyF7    = tea.KeyPressMsg{Code: tea.KeyF7}
+	keyAltUp = tea.KeyPressMsg{Code: tea.KeyUp, Mod: tea.ModAlt}
+)
+
+// changes has a run write a file, in a session with a folder of its own, and waits until the last
+// line says so.
+func changes(t *testing.T) (h *hand, d *daemontest.Daemon, file string) {
+	t.Helper()
+	d = startNoused(t, "")
+	h = useDaemon(t, d.Socket)
+	folder := filepath.Join(d.Dir, "work")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	id := beside(h, protocol.NewSession, protocol.NewSessionParams{Workdir: folder}).SessionID
+	h.follow(id)
+	h.until("the session", func() bool { return h.state.SessionID == id && h.goal == nil })
+	h.write("Begin.")
+	h.press("alt+enter")
+	h.write(`!write {"path":"made.txt","content":"a\nb\n"}`)
+	h.press("enter")
+	h.until("end of the run", func() bool { return !h.running() && h.state.LastRun != nil && len(h.unsent) == 0 })
+	all := beside(h, protocol.GetChanges, protocol.GetChangesParams{Scope: protocol.Scope{SessionID: id}})
+	if len(all.Missing) > 0 {
+		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
+	}
+	if len(all.Files) != 1 {
+		t.Fatalf("changes: %+v", all)
+	}
+	h.sees("1 file +2 −0 · /diff")
+	return h, d, filepath.Join(folder, "made.txt")
+}
+
+func content(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "none"
+	}
+	return string(text)
+}
+
+// Comments that are sent while a run is active steer it, and those that were left are kept.
+func TestCommentsOnChangesSteerTheRun(t *testing.T) {
+	h, d, _ := changes(t)
+	h.send(keyF7)
+	h.sees("made.txt", "+b")
+	h.press("down", "down")
+	h.write("cCapital letters.")
+	h.press("ctrl+c")
+	h.sees("1 comment unsent", "/diff shows and sends them")
+	release := h.held(d.Dir)
+	if h.lastLine != "" {
+		t.Errorf("the last line still says %q", h.lastLine)
+	}
+	h.write("/diff")
+	h.press("enter")
+	h.sees("> Capital letters.")
+	h.press("enter")
+	h.write("s")
+	h.until("a steer", func() bool { return len(h.state.Queued.Steer) == 1 })
+	if got, want := h.state.Queued.Steer[0], "made.txt:1\n> +a\nCapital letters."; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+	if h.over != nil || h.unsentComments() != 0 {
+		t.Errorf("%d comments are there still:\n%s", h.unsentComments(), h.screen())
+	}
+	h.write("/rewind")
+	h.press("enter")
+	h.sees("a run is active: rewind when it has ended")
+	release()
+	h.until("end of the run", func() bool { return !h.running() })
+}
+
+// Esc twice on a message offers to rewind to before it; a conflict has to be marked, and what was
+// done can be undone.
+func TestEscTwiceOnAMessageRewinds(t *testing.T) {
+	h, _, file := changes(t)
+	for h.talk.FocusedSaid() == "" {
+		h.send(keyAltUp)
+	}
+	if err := os.WriteFile(file, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.press("esc")
+	h.sees("Esc again offers to rewind to before this message")
+	h.press("esc")
+	h.sees("Rewind to before", "[ ] made.txt: ", "1 in conflict")
+	h.press("down", "down", "enter")
+	h.sees("nothing is done while there are conflicts")
+	if got := content(t, file); got != "mine\n" {
+		t.Fatalf("the file has %q", got)
+	}
+	h.press("down")
+	h.write(" ")
+	h.press("up", "enter")
+	h.sees("conversation and 1 file taken back · /rewind undo")
+	h.until("the text in the input", func() bool { return strings.HasPrefix(h.input.Text(), "Begin.\n") && h.goal == nil })
+	if got := content(t, file); got != "none" {
+		t.Errorf("the file has %q", got)
+	}
+	h.press("ctrl+c")
+	h.write("/rewind undo")
+	h.press("enter")
+	h.sees("the rewind is undone: 1 file put back", "Begin.")
+	if got := content(t, file); got != "mine\n" {
+		t.Errorf("the file has %q", got)
+	}
+}
