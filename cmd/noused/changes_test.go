@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -255,4 +257,152 @@ func TestARewindInARunIsRefused(t *testing.T) {
 	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the session was deleted: %v", err)
 	}
+}
+
+// A daemon is killed again and again while it rewinds, or records a turn: the folder is as before
+// the rewind or as after it, never between, and the next rewind finds all that it needs.
+func TestKillsLeaveNoHalfRewind(t *testing.T) {
+	kills := 4
+	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_KILLS")); err == nil {
+		kills = n
+	}
+	c := newChanging(t, true)
+	c.reset()
+	was := c.all()
+	finished, untouched, unrecorded := 0, 0, 0
+	for n := range kills {
+		if n%4 == 3 { // in the middle of a turn, or while it is recorded
+			c.killAt(n*7, n%8 == 3, func() { _ = c.tryPrompt(changeMany) })
+			c.Start()
+			c.prompt("Go on.") // once the interrupted run has ended
+		} else if err := c.tryPrompt(changeMany); err != nil {
+			t.Fatal(err)
+		}
+		is := c.all()
+		c.killAt(n*37, n%2 == 0, func() { _, _ = c.rewindAll() })
+		c.Start()
+		c.lastText() // once the rewind has been recovered
+		switch now := c.all(); now {
+		case was:
+			finished++
+			continue
+		case is:
+			untouched++
+		default:
+			t.Fatalf("round %d: the folder is neither as before nor as after:\n%s\n%s", n, onlyIn(now, is), onlyIn(now, was))
+		}
+		done, err := c.rewindAll()
+		if err == nil && len(done.Conflicts) > 0 && done.Conflicts[0].Path == "." {
+			unrecorded++ // it was killed then, or the machine is slow
+			c.reset()
+			if done, err = c.rewindAll("."); err == nil && len(done.Files) > 0 {
+				t.Fatalf("round %d: what was not recorded is taken back: %v", n, done.Files)
+			}
+		}
+		if now := c.all(); err != nil || len(done.Conflicts) > 0 || now != was {
+			t.Fatalf("round %d: a rewind after the kill: %v, %v\n%s", n, done.Conflicts, err, onlyIn(now, was))
+		}
+	}
+	t.Logf("%d kills: %d rewinds were finished, %d not begun; %d turns were not recorded", kills, finished, untouched,
+		unrecorded)
+}
+
+// reset has the folder be as before all turns.
+func (c *changing) reset() {
+	c.t.Helper()
+	if err := os.RemoveAll(filepath.Join(c.folder, "new")); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range 120 {
+		name := fmt.Sprint("old", i)
+		_ = os.Remove(filepath.Join(c.folder, name))
+		c.write(name, fmt.Sprint("text ", i, "\n"))
+	}
+}
+
+const changeMany = `!bash {"command":"for i in $(seq 0 2 119); do echo more >> old$i; done; rm old1 old11 old21; mkdir new; ` +
+	`for i in $(seq 60); do echo $i > new/$i; done; chmod 600 old3?"}`
+
+func (c *changing) tryPrompt(text string) error {
+	_, err := client.Call(context.Background(), c.dial(), protocol.Prompt,
+		protocol.PromptParams{Scope: c.scope(), Text: text})
+	return err
+}
+
+// rewindAll takes everything back since the latest beginning.
+func (c *changing) rewindAll(force ...string) (protocol.Rewound, error) {
+	c.t.Helper()
+	tree, err := client.Call(context.Background(), c.dial(), protocol.GetTree, protocol.GetTreeParams{Scope: c.scope()})
+	if err != nil {
+		return protocol.Rewound{}, err
+	}
+	to := ""
+	for _, n := range tree.Nodes {
+		if n.Role == "user" && n.ParentID == "" {
+			to = n.ID
+		}
+	}
+	return client.Call(context.Background(), c.dial(), protocol.Rewind,
+		protocol.RewindParams{Scope: c.scope(), To: to, What: protocol.RewindBoth, Force: force})
+}
+
+// all is what is in the folder.
+func (c *changing) all() string {
+	c.t.Helper()
+	var out strings.Builder
+	if err := filepath.WalkDir(c.folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().IsRegular() {
+			text, _ := os.ReadFile(path)
+			fmt.Fprintf(&out, "%s %v %q\n", strings.TrimPrefix(path, c.folder), info.Mode(), text)
+		}
+		return err
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	return out.String()
+}
+
+// onlyIn are those that one text has and another has not.
+func onlyIn(text, other string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.Contains(other, line) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// killAt kills the daemon once a file is not as it was, or when do has ended.
+func (c *changing) killAt(n int, gone bool, do func()) {
+	c.t.Helper()
+	name := filepath.Join(c.folder, fmt.Sprint("old", n%120))
+	if gone {
+		name = filepath.Join(c.folder, "new", fmt.Sprint(1+n%60))
+	}
+	look := func() string {
+		info, err := os.Lstat(name)
+		if err != nil {
+			return "none"
+		}
+		return fmt.Sprint(info.ModTime(), info.Mode())
+	}
+	before, done := look(), make(chan struct{})
+	go func() { defer close(done); do() }()
+	for look() == before {
+		select {
+		case <-done:
+			before = "" // it is too late, or that file is not touched
+		default:
+		}
+	}
+	c.Kill()
+	<-done
 }

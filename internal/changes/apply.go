@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -81,6 +82,7 @@ type applier struct {
 // draft is a file beside the place that it is for, and what was there.
 type draft struct {
 	path string
+	is   State
 	over raw
 }
 
@@ -192,22 +194,17 @@ func (a *applier) sync(list []Change) error {
 			dirs[c.Path] = true
 		}
 	}
-	if len(dirs) > maxSyncs {
-		return syncSystem(a.tree.top.Name())
-	}
-	for dir := range dirs {
-		f, err := a.tree.folder(dir)
+	paths := slices.Collect(maps.Keys(dirs))
+	return syncAll(len(paths), func(i int) error {
+		f, err := a.tree.folder(paths[i])
 		switch {
 		case absent(err) == os.ErrNotExist, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			continue // it is gone as well, or shut
+			return nil // it is gone as well, or shut
 		case err != nil:
 			return err
 		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return fmt.Errorf("%s: %w", Shown(dir), err)
-		}
-	}
-	return nil
+		return errors.Join(f.Sync(), f.Close())
+	})
 }
 
 // unlock lets folders of the list be written to, and takes away what a killed daemon has
@@ -304,21 +301,25 @@ func (a *applier) draft(c Change, content []byte) error {
 	if is.There() && is != c.Before {
 		return errElse
 	}
-	a.drafts = append(a.drafts, draft{c.Path, r})
+	a.drafts = append(a.drafts, draft{c.Path, c.After, r})
 	return a.in(c.Path, func(dir int, _ string) error {
 		if c.After.IsLink() {
 			return unix.Symlinkat(string(content), dir, a.temporary(c.Path))
 		}
-		return writeAt(dir, a.temporary(c.Path), content, c.After.Mode, len(a.drafts) <= maxSyncs)
+		return writeAt(dir, a.temporary(c.Path), content)
 	})
 }
 
 // place puts the drafts into their places, each whole.
 func (a *applier) place() error {
-	if len(a.drafts) > maxSyncs { // fewer are on the disk already
-		if err := syncSystem(a.tree.top.Name()); err != nil {
-			return err
+	if err := syncAll(len(a.drafts), func(i int) error {
+		d := a.drafts[i]
+		if d.is.IsLink() {
+			return nil
 		}
+		return a.in(d.path, func(dir int, _ string) error { return finishAt(dir, a.temporary(d.path), d.is.Mode) })
+	}); err != nil {
+		return err
 	}
 	for _, d := range a.drafts {
 		if err := a.in(d.path, func(dir int, name string) error {
@@ -333,18 +334,22 @@ func (a *applier) place() error {
 	return nil
 }
 
-func writeAt(dir int, name string, content []byte, mode uint32, durable bool) error {
+func writeAt(dir int, name string, content []byte) error {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(content)
-	if err == nil {
-		err = unix.Fchmod(fd, mode&0o7777)
-	}
-	if err == nil && durable {
-		err = f.Sync()
-	}
 	return errors.Join(err, f.Close())
+}
+
+// finishAt gives a draft its mode and has it be on the disk; a link is with its folder.
+func finishAt(dir int, name string, mode uint32) error {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return errors.Join(unix.Fchmod(fd, mode&0o7777), unix.Fsync(fd))
 }

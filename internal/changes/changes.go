@@ -58,33 +58,42 @@ func New(o Options) *Engine {
 type session struct {
 	busy  chan struct{} // holds one while somebody has it
 	users int           // guarded by the engine
-	// of the latest scan beside a model's answer
+	// of the latest scan beside a model's answer, unless a turn has ended since it began
 	taken time.Time
 	took  time.Duration
+	ended bool // guarded by the engine: a turn has ended while somebody had it
 }
 
-// acquire gives a session to the caller until release, once nobody else has it.
-func (e *Engine) acquire(ctx context.Context, id string) (s *session, release func(), err error) {
+// enter returns a session that somebody has to do with, until leave.
+func (e *Engine) enter(id string) *session {
 	e.mu.Lock()
-	s = e.sessions[id]
+	defer e.mu.Unlock()
+	s := e.sessions[id]
 	if s == nil {
 		s = &session{busy: make(chan struct{}, 1)}
 		e.sessions[id] = s
 	}
 	s.users++
-	e.mu.Unlock()
-	leave := func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if s.users--; s.users == 0 && (s.taken.IsZero() || len(e.sessions) > maxWarm) {
-			delete(e.sessions, id)
-		}
+	return s
+}
+
+func (e *Engine) leave(id string, s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s.users--; s.users == 0 && !s.ended && (s.taken.IsZero() || len(e.sessions) > maxWarm) {
+		delete(e.sessions, id)
 	}
+}
+
+// acquire gives a session to the caller until release, once nobody else has it.
+func (e *Engine) acquire(ctx context.Context, id string) (s *session, release func(), err error) {
+	s = e.enter(id)
 	select {
 	case s.busy <- struct{}{}:
-		return s, func() { <-s.busy; leave() }, nil
+		e.settle(id, s)
+		return s, func() { e.settle(id, s); <-s.busy; e.leave(id, s) }, nil
 	case <-ctx.Done():
-		leave()
+		e.leave(id, s)
 		return nil, nil, context.Cause(ctx)
 	}
 }
@@ -243,18 +252,38 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 var ErrNotBegun = errors.New("the folder was not recorded before the turn")
 
 // Settle has what After has recorded be what is compared with next, or forgets what was
-// recorded before a turn that has no After.
+// recorded before a turn that has no After. It waits for nothing: where something goes on in the
+// session, it is done when that has ended.
 func (e *Engine) Settle(f Folder) {
-	_, release, err := e.acquire(context.Background(), f.SessionID)
-	if err != nil {
+	s := e.enter(f.SessionID)
+	defer e.leave(f.SessionID, s)
+	e.mu.Lock()
+	s.ended = true
+	e.mu.Unlock()
+	select {
+	case s.busy <- struct{}{}:
+		e.settle(f.SessionID, s)
+		<-s.busy
+	default:
+	}
+}
+
+// settle does what Settle has asked for, for whoever has the session.
+func (e *Engine) settle(id string, s *session) {
+	e.mu.Lock()
+	ended := s.ended
+	s.ended = false
+	e.mu.Unlock()
+	if !ended {
 		return
 	}
-	defer release()
+	f := Folder{SessionID: id}
 	if err := os.Rename(e.path(f, nextName), e.path(f, manifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		_ = remove(e.path(f, nextName))
 	}
 	_ = remove(e.path(f, turnName)) // else the next turn's record takes its place
 	e.closeWindow(f)
+	s.taken, s.took = time.Time{}, 0
 }
 
 // seen leaves out what is ignored in one of two records.

@@ -3,6 +3,7 @@ package changes
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,4 +202,29 @@ deleted sub/b.txt 0 1 false`
 		}
 		u.same(is, "undone")
 	})
+}
+
+// A turn that makes a file and changes one waits for no more gits than it must: one names the files
+// and one hands out what the user's repository has of the former content.
+func TestATurnWaitsForFewGits(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("a", "1\n")
+	u.sh("mkdir -p empty/deep")
+	u.git("add", "-A")
+	u.git("commit", "-qm", "x")
+	var gits []string
+	u.e.o.Git = func(ctx context.Context, c worktree.Command, out io.Writer) error {
+		gits = append(gits, strings.Join(c.Args, " "))
+		return worktree.Directly(ctx, c, out)
+	}
+	u.turnOf(func() {})
+	gits = nil
+	u.turnOf(func() { u.write("a", "2\n"); u.write("b", "1\n") })
+	after := gits[max(len(gits)-2, 0):]
+	if len(gits) > 3 || !strings.Contains(after[0], "ls-files") {
+		t.Errorf("%d gits ran:\n%s", len(gits), strings.Join(gits, "\n"))
+	}
+	if got := len(u.show().Files); got != 2 {
+		t.Errorf("%d files have changed", got)
+	}
 }

@@ -4,24 +4,26 @@ import (
 	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/sync/errgroup"
 )
 
-// maxSyncs is up to how many files are flushed one by one: for more the file system is flushed
-// as a whole, which others' writes may hold up.
-const maxSyncs = 64
+// syncsAtOnce is how many files are flushed at a time: the journal of a file system takes them
+// together.
+const syncsAtOnce = 32
 
-// syncAll has files and folders be on the disk, which are below a folder. It blocks for the disk.
-func syncAll(below string, paths []string) error {
-	if len(paths) > maxSyncs {
-		return syncSystem(below)
+// syncAll calls sync with each number below n, at the same time. It blocks for the disk.
+func syncAll(n int, sync func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(syncsAtOnce)
+	for i := range n {
+		group.Go(func() error { return sync(i) })
 	}
-	for _, path := range paths {
-		if err := syncPath(path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
+}
+
+// syncPaths has files and folders of ours be on the disk.
+func syncPaths(paths []string) error {
+	return syncAll(len(paths), func(i int) error { return syncPath(paths[i]) })
 }
 
 // syncPath has a file or a folder of ours be on the disk.
@@ -31,21 +33,4 @@ func syncPath(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// syncSystem flushes the file system that a folder is on.
-func syncSystem(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(syncFD(int(f.Fd())), f.Close())
-}
-
-func syncFD(fd int) error {
-	for {
-		if err := unix.Syncfs(fd); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

@@ -173,7 +173,7 @@ func (r *repo) flush() error {
 		return nil
 	}
 	files, dirs := slices.Collect(maps.Values(r.fresh)), map[string]bool{filepath.Join(r.dir, "objects"): true}
-	if err := syncAll(r.dir, files); err != nil {
+	if err := syncPaths(files); err != nil {
 		return err
 	}
 	for o, file := range r.fresh {
@@ -189,7 +189,7 @@ func (r *repo) flush() error {
 		}
 	}
 	clear(r.fresh)
-	return errors.Join(syncAll(r.dir, slices.Collect(maps.Keys(dirs))), os.Remove(r.drafts()))
+	return errors.Join(syncPaths(slices.Collect(maps.Keys(dirs))), os.Remove(r.drafts()))
 }
 
 // hashOf is the name that a blob of that content has.

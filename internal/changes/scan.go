@@ -280,18 +280,19 @@ func parent(rel string) string {
 
 // bare adds the folders to dirs that have no file which git names, and are not ignored.
 func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[string]listed) error {
-	known := map[string]bool{}
+	known, seen := map[string]bool{}, false
 	if s.was != nil && s.was.Exclude == s.now.Exclude && s.sameRules() {
 		for _, dir := range s.was.Ignored {
 			known[dir] = true
 		}
+		seen = s.was.Index == s.now.Index // else a folder may have had nothing but tracked files
 	}
 	level := make([]string, 0, len(dirs))
 	for dir := range dirs {
 		level = append(level, dir)
 	}
 	for len(level) > 0 {
-		var ask []string
+		var ask, next []string
 		for _, dir := range level {
 			names, err := s.subfolders(dir)
 			if err != nil {
@@ -304,6 +305,9 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 				case has, name == ".git", files[rel].folder, s.place.skips(rel):
 				case known[rel]:
 					s.now.Ignored = append(s.now.Ignored, rel)
+				case seen && s.was.folder(rel) != nil:
+					dirs[rel] = nil
+					next = append(next, rel)
 				default:
 					ask = append(ask, rel)
 				}
@@ -316,15 +320,15 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 		if err != nil {
 			return err
 		}
-		level = level[:0]
 		for _, rel := range ask {
 			if ignored[rel] {
 				s.now.Ignored = append(s.now.Ignored, rel)
 				continue
 			}
 			dirs[rel] = nil
-			level = append(level, rel)
+			next = append(next, rel)
 		}
+		level = next
 		if len(dirs) > maxListed {
 			return errTooMany
 		}

@@ -1,0 +1,50 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"noused/internal/worktree"
+)
+
+// slowGit is a git that waits until it may go on.
+type slowGit struct{ begun, goOn chan struct{} }
+
+func (g slowGit) run(ctx context.Context, c worktree.Command, out io.Writer) error {
+	g.begun <- struct{}{}
+	<-g.goOn
+	return worktree.Directly(ctx, c, out)
+}
+
+// A turn that could not wait for the record of a very large folder ends without waiting for it
+// either, and what it has changed is not the next turn's.
+func TestATurnEndsWhileTheFolderIsStillRecorded(t *testing.T) {
+	u := newFolder(t, false)
+	u.write("a", "1\n")
+	git := slowGit{make(chan struct{}, 100), make(chan struct{})}
+	u.e.o.Git = git.run
+	warm := make(chan struct{})
+	go func() { defer close(warm); u.e.Warm(context.Background(), u.f) }()
+	<-git.begun
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := u.e.Before(ctx, u.f, "run/1"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("before: %v", err)
+	}
+	u.write("a", "2\n")
+	u.e.Settle(u.f) // it waits for nothing
+	close(git.goOn)
+	<-warm
+	u.write("a", "3\n") // still what is left of the first turn
+	if s := u.e.sessions[u.f.SessionID]; s != nil {
+		s.took = time.Hour // it was so large
+	}
+	u.turnOf(func() { u.write("b", "1\n") })
+	if files := u.show().Files; len(files) != 1 || files[0].Path != "b" {
+		t.Errorf("the second turn's: %v", fmt.Sprint(files))
+	}
+}
