@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim sim-check sim-night sim-mutants soak editors long memory conformance pictures generate catalogue install uninstall dist dist-check clean
+.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash sim sim-check sim-night sim-mutants upgrade-matrix soak editors long memory conformance pictures generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,12 @@ sim-night: ## a million histories of the simulator from FROM (1) on, those that 
 
 sim-mutants: ## whether the simulator finds each small change that breaks something: all, or MUTANTS=five of the day
 	go test -count=1 -tags sim -timeout 0 ./internal/sim -run 'TestMutants$$' -v -args -mutants '$(or $(MUTANTS),all)'
+
+# There is no tag yet: the first release, the first version with images, the first with
+# approvals, and the last of each day since.
+RELEASES ?= $(or $(shell git tag --list 'v*'),54218db6 262dcc3 a2380f48 66696f08 1e80ca12 3079afe2)
+upgrade-matrix: ## live runs from every released version (RELEASES) to this one and back, by kill, stop and restart
+	NOUSED_TEST_RELEASES='$(RELEASES)' go test -count=1 -run 'TestUpgradeMatrix$$' -timeout 2h -v ./cmd/noused
 
 soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed again and again: nothing may grow, nothing be lost
 	go run ./internal/soak -noused bin/noused -for $(SOAK)

@@ -72,6 +72,11 @@ type work struct {
 	rewind *rewindWork
 }
 
+// cancels reports that it is the end of what runs.
+func (w work) cancels() bool {
+	return w.call == nil && w.tool == nil && w.look == nil && w.stop == nil && w.after == "" && w.rewind == nil
+}
+
 // waits reports that it starts once what was decided is on the disk.
 func (w work) waits() bool { return w.tool != nil || w.rewind != nil || w.after != "" }
 

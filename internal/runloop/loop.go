@@ -320,7 +320,11 @@ func (l *loop) batch(in input) (err error) {
 func (l *loop) commit() error {
 	out := l.m.drainEffects()
 	sync, err := l.journal.Write(out.records)
-	if out.cut && l.agent != nil { // before another turn of it begins
+	if err == nil && len(out.work) > 0 && out.work[0].cancels() {
+		l.start(out.work[0])
+		out.work = out.work[1:]
+	}
+	if out.cut && l.agent != nil { // after the end of what begins its turn, and before another does
 		l.agent.Cut()
 	}
 	if out.steered && l.agent != nil {
@@ -509,7 +513,7 @@ func (l *loop) startAll(jobs []work) {
 
 // start starts a piece of work, or cancels the running one.
 func (l *loop) start(w work) {
-	if w.call == nil && w.tool == nil && w.look == nil && w.stop == nil && w.after == "" && w.rewind == nil {
+	if w.cancels() {
 		if l.cancel != nil {
 			l.cancel(errAborted)
 		}

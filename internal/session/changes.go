@@ -44,7 +44,7 @@ func (TurnChanged) kind() string { return "turn_changed" }
 func (RewindBegun) kind() string { return "rewind_begun" }
 func (RewindEnded) kind() string { return "rewind_ended" }
 
-func (TurnChanged) durable() bool { return false }
+func (TurnChanged) durable() bool { return true } // what it is from is thrown away then
 func (RewindBegun) durable() bool { return true }
 func (RewindEnded) durable() bool { return true }
 

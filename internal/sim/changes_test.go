@@ -107,6 +107,7 @@ func (r recorder) Settle(session, _ string) {
 	defer r.l.w.mu.Unlock()
 	if !r.l.gone() {
 		r.l.w.tree(session).before = nil
+		r.l.w.ripe = max(r.l.w.ripe, 2)
 	}
 }
 

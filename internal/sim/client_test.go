@@ -133,7 +133,7 @@ func (c *client) act() {
 			t := c.inputs[w.rng.IntN(len(c.inputs))]
 			c.send("withdraw", map[string]any{"session_id": t.session, "input_id": t.input})
 		}
-	case 13, 14, 15:
+	case 13, 14, 15, 29:
 		if len(asked) > 0 && !c.answerAgain(asked[w.rng.IntN(len(asked))]) {
 			c.approve(asked[w.rng.IntN(len(asked))])
 		}

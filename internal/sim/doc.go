@@ -15,6 +15,9 @@
 // whose every word waits for the driver, which is deaf to a cancel, ends, and takes its
 // session up, tells it again, with or without the last text, or has forgotten it.
 //
+// What sessions change is in folders of the simulator's, which are recorded, rewound and put
+// back as runloop's port Changes has it: a rewind is a step at a time, and killed in between.
+//
 // Oracles, all of them always on: the events keep wire-v1 §4 within a life of the daemon
 // and from one to the next; the journals have what was announced, and after a power cut
 // what was replied, a run's end and a call's start; a text has one fate, a key one text; no

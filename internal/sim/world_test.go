@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -566,6 +567,10 @@ func (w *world) settle() {
 			w.finish()
 			return
 		case time.Now().After(deadline):
+			if *live1 {
+				buf := make([]byte, 4<<20)
+				os.Stderr.Write(buf[:runtime.Stack(buf, true)])
+			}
 			w.mu.Lock()
 			w.fail("liveness: after %v without a fault: %v; runs %v; %d commands have no reply", patience, owed, open, pending)
 			w.mu.Unlock()

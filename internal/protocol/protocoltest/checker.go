@@ -56,7 +56,8 @@ type track struct {
 	resumed   bool     // and nothing was started since
 	steers    []string // queued and not delivered
 	followUps []string
-	begun     []string // inputs of the latest turn whose messages have not ended
+	kind      protocol.Kind // of the latest turn
+	begun     []string      // inputs of that whose messages have not ended
 }
 
 // NewChecker returns a checker that has seen nothing.
@@ -246,7 +247,7 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 		return fmt.Errorf("the turn delivers nothing")
 	}
 	t.turn, t.calls, t.answered, t.skipping, t.steered = ev.TurnID, nil, false, false, false
-	t.begun = slices.Clone(ev.InputIDs)
+	t.begun, t.kind = slices.Clone(ev.InputIDs), ev.Kind
 	for _, id := range ev.InputIDs {
 		if err := c.settle(id); err != nil {
 			return err
@@ -288,7 +289,26 @@ func (c *Checker) turnEnd(t *track, ev protocol.TurnEnd) error {
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	}
 	t.turn, t.skipping, t.steered = "", false, t.skipping
+	if ev.StopReason == protocol.StopError {
+		c.undeliver(t)
+	}
 	return nil
+}
+
+// undeliver has the texts of a turn wait again whose messages a crash took, and whose run goes
+// on no more: they are withdrawn, or handed back.
+func (c *Checker) undeliver(t *track) {
+	for _, id := range t.begun {
+		delete(c.settled, id)
+		c.owed[id] = t.run
+	}
+	switch t.kind {
+	case protocol.KindSteer:
+		t.steers = append(t.begun, t.steers...)
+	case protocol.KindFollowUp:
+		t.followUps = append(t.begun, t.followUps...)
+	}
+	t.begun = nil
 }
 
 func (c *Checker) messageStart(t *track, ev protocol.MessageStart) error {

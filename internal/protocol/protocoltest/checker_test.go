@@ -44,3 +44,34 @@ func TestSteerAfterAnAnswer(t *testing.T) {
 		t.Error("a call after the denied one is not skipped, and the checker takes it")
 	}
 }
+
+// A text whose message a crash took waits again where its run is given up: until that has
+// ended it can be withdrawn, and has one fate all the same (found by the simulator).
+func TestATextOfARunThatIsGivenUpWaitsAgain(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run, second := ref, ref
+	run.TurnID, second.TurnID = "", "2"
+	told := []protocol.Event{
+		protocol.AgentStart{Ref: run},
+		protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+		protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "user", Text: "go"},
+		protocol.MessageEnd{Ref: ref, MessageID: "msg-1", Role: "user", Text: "go"},
+		protocol.Status{Ref: ref, Code: protocol.StatusFollowUpQueued, InputID: "in-2"},
+		protocol.TurnEnd{Ref: ref, StopReason: protocol.StopEnd},
+		protocol.TurnStart{Ref: second, Kind: protocol.KindFollowUp, InputIDs: []string{"in-2"}},
+		protocol.Status{Ref: second, Code: protocol.StatusRunResumed},
+		protocol.TurnEnd{Ref: second, StopReason: protocol.StopError},
+		protocol.Status{Ref: run, Code: protocol.StatusInputWithdrawn, InputID: "in-2"},
+	}
+	c := NewChecker()
+	c.Accepted("in-2", "run-1")
+	for _, ev := range told {
+		if err := c.Event(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	twice := []protocol.DiscardedInput{{InputID: "in-2"}}
+	if err := c.Event(protocol.AgentEnd{Ref: run, StopReason: protocol.StopError, Turns: 2, Discarded: twice}); err == nil {
+		t.Error("the text is withdrawn and handed back, and the checker takes it")
+	}
+}
