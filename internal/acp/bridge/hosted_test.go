@@ -54,7 +54,9 @@ func TestOptionsOfAHostedAgent(t *testing.T) {
 	_, from := e.awaitUpdate(s, 0, "the agent's options",
 		has("model=small thinking=low fast=false approvals=ask steering=one-at-a-time"))
 	var r acp.OptionsResult
-	for option, value := range map[string]string{"thinking": "high", "fast": "true", "model": "large", "approvals": "auto"} {
+	for option, value := range map[string]string{
+		"thinking": "high", "fast": "true", "model": "large", "approvals": "auto",
+	} {
 		e.decode(e.must(acp.SetConfigOption, `{"sessionId":"`+s+`","configId":"`+option+`","value":"`+value+`"}`), &r)
 		if !strings.Contains(chosen(r.Options), option+"="+value) {
 			t.Errorf("%s: got %s", option, chosen(r.Options))
@@ -121,6 +123,6 @@ func TestAHostedAgentWithoutOptions(t *testing.T) {
 	none := editorOf(t, socket, "foo")
 	m = none.reply(none.send(acp.SessionNew, `{"cwd":`+quote(folder)+`,"mcpServers":[]}`))
 	if m.Error == nil || !strings.Contains(m.Error.Message, `there is no agent "foo", only noused`) {
-		t.Errorf("got %v, want the agents that there are", m.Error)
+		t.Errorf("got %v, want a list of the agents", m.Error)
 	}
 }
