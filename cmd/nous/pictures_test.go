@@ -158,17 +158,6 @@ func TestPictures(t *testing.T) {
 	light.Wait("runs of TestTake pass")
 	light.WaitFor("what was used", filled)
 	picture(light, "tui-conversation")
-	for _, s := range []picturedScreen{dark, light} {
-		s.Type(keyF7)
-		s.Wait("▾ M queue.go", "defer q.mu.Unlock()", "@@")
-		s.Type("njjjjjcA word on why it locks first, please.\r")
-		s.Wait("1 comment")
-		picture(s, "tui-changes")
-		s.Type("dd")
-		s.WaitGone("1 comment")
-		s.Type("q")
-		s.WaitGone("read again")
-	}
 
 	s.say("/new Release 0.9")
 	s.Wait("· Release 0.9")
