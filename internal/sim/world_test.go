@@ -600,7 +600,8 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
 		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
-		known: map[string]*known{}, hosted: map[string]string{}, handed: map[string][]string{}, beside: map[string][]string{}, taken: map[string]bool{},
+		known: map[string]*known{}, hosted: map[string]string{},
+		handed: map[string][]string{}, beside: map[string][]string{}, taken: map[string]bool{},
 		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
 	for i := range p.clients {
