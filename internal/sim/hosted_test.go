@@ -541,11 +541,11 @@ func (w *world) noteAgent(ev protocol.Event) {
 			w.beside[in] = append([]string{}, w.beside[in]...)
 			break
 		}
-		w.handed[in] = append(w.handed[in], w.beside[in]...)
-		delete(w.beside, in)
-		if ev.StopReason == protocol.StopEnd {
+		if ev.StopReason == protocol.StopEnd { // else they were cut before the agent had a look at them, it may be
+			w.handed[in] = append(w.handed[in], w.beside[in]...)
 			took()
 		}
+		delete(w.beside, in)
 	case protocol.AgentEnd:
 		if ev.StopReason != protocol.StopCompleted {
 			break
