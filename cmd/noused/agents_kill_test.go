@@ -20,28 +20,39 @@ import (
 	"noused/internal/protocol"
 )
 
-// Whatever is killed, daemon or agent, or starts anew, and whenever: each accepted text is delivered once,
-// and reaches the agent once; each run ends once. NOUSED_TEST_KILLS says how many rounds.
+// Whatever is killed, daemon, agent or client, or starts anew, and whenever: each accepted text is delivered
+// once, and reaches the agent once; each run ends once. NOUSED_TEST_KILLS says how many rounds.
 func TestHostedRunsAreKilledAtAnyMoment(t *testing.T) {
-	rounds := 8
+	for _, can := range []string{"load", "queue,load", "handoff,load,resume"} {
+		t.Run(can, func(t *testing.T) { killAtAnyMoment(t, can) })
+	}
+}
+
+func killAtAnyMoment(t *testing.T, can string) {
+	rounds := 4
 	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_KILLS")); err == nil {
 		rounds = n
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(rounds)))
-	h := newHost(t, "load")
+	h := newHost(t, can)
 	h.checker = nil // it does not see all
 	var texts []string
 	send := func(wait bool) {
-		text := fmt.Sprintf("text-%d.", len(texts))
+		text, kind := fmt.Sprintf("text-%d.", len(texts)), protocol.KindFollowUp
+		if can != "load" && rng.IntN(2) == 0 { // a steer cuts the turn of one that takes no prompt while it works
+			kind = protocol.KindSteer
+		}
 		texts = append(texts, text)
-		_, err := client.Call(context.Background(), h.dial(), protocol.Prompt, protocol.PromptParams{
-			Scope: protocol.Scope{SessionID: h.session}, Wait: &wait, StreamingBehavior: protocol.KindFollowUp,
+		c := h.dial()
+		_, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: h.session}, Wait: &wait, StreamingBehavior: kind,
 			Text: text + "\n!think hm\n!call c1 execute\n!begin c1\n!show c1 out\n!done c1\n!say end",
 		})
 		var wire *protocol.Error
 		if err != nil && (!wait || !errors.As(err, &wire) || wire.Code == protocol.CommandRejected) {
 			t.Fatal(err)
 		}
+		_ = c.Close() // the client is gone
 	}
 	for round := range rounds {
 		for range 1 + rng.IntN(3) {

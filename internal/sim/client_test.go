@@ -365,7 +365,7 @@ func (c *client) replied(cmd *command, line []byte) {
 		c.activated(cmd, r.Payload.SessionID)
 	case "new_session", "branch_session":
 		id := r.Payload.SessionID
-		w.hosted[id] = cmd.payload["agent"] != nil
+		w.hosted[id], _ = cmd.payload["agent"].(string)
 		c.activated(cmd, id)
 		if !slices.Contains(w.session, id) {
 			w.session = append(w.session, id)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -25,6 +26,13 @@ import (
 
 // makers are the hosted agents: each can take up its sessions in another way.
 var makers = []string{"resumes", "loads", "forgets"}
+
+// queues reports that an agent takes a prompt while it works, in this world.
+func (w *world) queues(name string) bool {
+	sum := fnv.New64a()
+	fmt.Fprint(sum, "queues ", name)
+	return rand.New(rand.NewPCG(w.seed, sum.Sum64())).IntN(2) == 0
+}
 
 // guests are the daemon's agents, as it has them, with processes of the simulator's.
 type guests struct{ *agent.Agents }
@@ -63,7 +71,10 @@ type guest struct {
 	all  sync.WaitGroup
 
 	mu     sync.Mutex
-	cancel chan struct{} // closed where the prompt in hand is to end
+	busy   int           // prompts that have no answer
+	latest chan struct{} // closed once the latest of them has
+	ending bool          // they were cancelled
+	cancel chan struct{} // closed where they are to end
 
 	waits map[int]chan string // permissions, by the request's id
 }
@@ -145,21 +156,59 @@ func (g *guest) serve(in *io.PipeReader) {
 			g.answered(a)
 		case "session/cancel":
 			g.mu.Lock()
+			g.ending = true
 			if g.cancel != nil && !g.chance("cancel").deaf {
 				close(g.cancel)
 				g.cancel = nil
 			}
 			g.mu.Unlock()
 		case "session/prompt":
-			cancel := make(chan struct{})
-			g.mu.Lock()
-			g.cancel = cancel
-			g.mu.Unlock()
-			g.all.Go(func() { g.work(a, cancel) })
+			g.prompted(a)
 		default:
 			g.all.Go(func() { g.open(a) })
 		}
 	}
+}
+
+// prompted has a prompt worked on, after the one that is open.
+func (g *guest) prompted(a ask) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy > 0 {
+		g.l.w.crowds(g)
+	} else {
+		g.cancel, g.ending = make(chan struct{}), false
+	}
+	cancel, before, done := g.cancel, g.latest, make(chan struct{})
+	g.busy, g.latest = g.busy+1, done
+	g.all.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		select {
+		case <-g.over:
+		default:
+			g.work(a, cancel, done)
+		}
+	})
+}
+
+// crowds takes in that an agent is sent a prompt while another is open. g.mu is held.
+func (w *world) crowds(g *guest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sometimes("an agent is sent a prompt while it works")
+	if !w.queues(g.name) || g.ending {
+		w.fail("%s is sent a prompt while another is open, cancelled: %t", g.name, g.ending)
+	}
+}
+
+// follows reports that another prompt has come since.
+func (g *guest) follows(done chan struct{}) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.latest != done
 }
 
 // mood is what a seed says of something that an agent does.
@@ -233,6 +282,7 @@ func (g *guest) open(a ask) {
 		if g.name == "resumes" {
 			can["sessionCapabilities"] = map[string]any{"resume": map[string]any{}}
 		}
+		can["_meta"] = map[string]any{"sim": map[string]any{"promptQueueing": w.queues(g.name)}}
 		g.reply(a, map[string]any{"protocolVersion": 1, "agentCapabilities": can})
 	case "session/new":
 		w.mu.Lock()
@@ -265,7 +315,7 @@ func (g *guest) open(a ask) {
 }
 
 // work works on a prompt.
-func (g *guest) work(a ask, cancel chan struct{}) {
+func (g *guest) work(a ask, cancel, done chan struct{}) {
 	session := a.Params.SessionID
 	chance := g.chance("prompt")
 	late := g.name == "loads" && chance.IntN(3) == 0 // it notes what was said when it has something to say
@@ -290,6 +340,11 @@ func (g *guest) work(a ask, cancel chan struct{}) {
 		case <-cancel:
 			stop = "cancelled"
 		default:
+		}
+		if stop == "end_turn" && g.follows(done) && chance.IntN(2) == 0 {
+			stop = []string{"cancelled", "end_turn"}[chance.IntN(2)]
+			g.l.w.handsOver()
+			break
 		}
 		if stop == "cancelled" {
 			break
@@ -325,7 +380,16 @@ func (g *guest) work(a ask, cancel chan struct{}) {
 			stop = "max_tokens"
 		}
 	}
+	g.mu.Lock()
+	g.busy--
+	g.mu.Unlock()
 	g.reply(a, map[string]any{"stopReason": stop})
+}
+
+func (w *world) handsOver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sometimes("an agent ends a prompt for the one that came meanwhile")
 }
 
 // call makes a call without asking.
@@ -452,7 +516,7 @@ func firstLine(text string) string {
 // noteAgent notes what is announced of a hosted session. w.mu is held.
 func (w *world) noteAgent(ev protocol.Event) {
 	in := ev.Where().SessionID
-	if !w.hosted[in] {
+	if w.hosted[in] == "" {
 		return
 	}
 	took := func() {
@@ -462,13 +526,26 @@ func (w *world) noteAgent(ev protocol.Event) {
 	}
 	switch ev := ev.(type) {
 	case protocol.MessageStart:
-		if ev.Role == "user" {
-			w.handed[in] = append(w.handed[in], ev.Text)
-		} else {
+		switch beside, open := w.beside[in]; {
+		case ev.Role != "user":
 			took()
+		case open:
+			w.beside[in] = append(beside, ev.Text)
+		default:
+			w.handed[in] = append(w.handed[in], ev.Text)
 		}
 	case protocol.ToolStart:
 		took()
+	case protocol.TurnEnd:
+		if ev.StopReason == protocol.StopSteered && w.queues(w.hosted[in]) { // its prompt is still open
+			w.beside[in] = append([]string{}, w.beside[in]...)
+			break
+		}
+		if ev.StopReason == protocol.StopEnd { // else they were cut before the agent had a look at them, it may be
+			w.handed[in] = append(w.handed[in], w.beside[in]...)
+			took()
+		}
+		delete(w.beside, in)
 	case protocol.AgentEnd:
 		if ev.StopReason != protocol.StopCompleted {
 			break

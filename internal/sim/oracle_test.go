@@ -282,7 +282,7 @@ func (w *world) announced(ev protocol.Event) {
 	at := ev.Where()
 	w.say("event %s %s", ev.Type(), strings.TrimSpace(at.RunID+" "+sessiontest.Essence(ev)))
 	if !w.holed(at.SessionID) {
-		w.checker.Hosted = w.hosted[at.SessionID]
+		w.checker.Hosted = w.hosted[at.SessionID] != ""
 		if err := w.checker.Event(ev); err != nil {
 			w.fail("%v", err)
 		}
@@ -312,7 +312,7 @@ func (w *world) announced(ev protocol.Event) {
 		}
 	case protocol.AgentEnd:
 		if ev.Error != nil && ev.Error.Code == protocol.ProviderError &&
-			!w.hosted[at.SessionID] && !strings.Contains(ev.Error.Message, errProvider.Error()) {
+			w.hosted[at.SessionID] == "" && !strings.Contains(ev.Error.Message, errProvider.Error()) {
 			w.fail("run %s ends in an error that no provider had: %s", at.RunID, ev.Error.Message)
 		}
 		e := sessiontest.Essence(ev)

@@ -127,6 +127,8 @@ var places = []string{
 	"a session is deleted",
 	"a steer while an approval waits",
 	"a hosted run completes",
+	"an agent is sent a prompt while it works",
+	"an agent ends a prompt for the one that came meanwhile",
 	"a text has an image",
 	"a text is refused since the disk failed",
 	"a text is sent again after the daemon was gone",

@@ -89,8 +89,9 @@ type world struct {
 	aborted map[string]bool              // runs that somebody has aborted
 	steers  map[string]map[string]bool   // steers that wait, by session
 	known   map[string]*known            // what agents know of their sessions
-	hosted  map[string]bool              // sessions
+	hosted  map[string]string            // the agents of sessions that have one
 	handed  map[string][]string          // texts of a hosted session that were delivered
+	beside  map[string][]string          // of these, those that came while an older prompt was open, until the turn ends
 	taken   map[string]bool              // texts that an agent has answered anything to
 	had     map[string]bool              // first lines of texts that an agent was sent
 	about   map[string]int               // acts of agents, by the approval
@@ -642,8 +643,8 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		inputs: map[string]string{}, said: map[string]string{}, doomed: map[string]bool{},
 		ops: map[string][]porcupine.Operation{}, tick: 2, often: map[string]int{}, crashed: map[string]int{},
 		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
-		trees: map[string]*tree{}, running: map[string]string{},
-		known: map[string]*known{}, hosted: map[string]bool{}, handed: map[string][]string{}, taken: map[string]bool{},
+		trees: map[string]*tree{}, running: map[string]string{}, known: map[string]*known{}, hosted: map[string]string{},
+		handed: map[string][]string{}, beside: map[string][]string{}, taken: map[string]bool{},
 		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
 	for i := range p.clients {
