@@ -406,3 +406,22 @@ func (c *changing) killAt(n int, gone bool, do func()) {
 	c.Kill()
 	<-done
 }
+
+// A turn whose tools read, or keep the session's list, records nothing of the folder.
+func TestATurnThatOnlyReadsIsNotRecorded(t *testing.T) {
+	c := newChanging(t, false)
+	kept := filepath.Join(c.Dir, "state", "sessions", c.session+".changes", "turn")
+	c.write("a.txt", "one\n")
+	for _, call := range []string{`ls {}`, `todo {"items":[{"content":"look","status":"pending"}]}`} {
+		if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(kept, []byte("untouched"), 0o600); err != nil { // a recorded turn removes it
+			t.Fatal(err)
+		}
+		c.prompt("!" + call)
+		if text, err := os.ReadFile(kept); string(text) != "untouched" {
+			t.Errorf("%s was recorded: %v", call, err)
+		}
+	}
+}

@@ -268,7 +268,7 @@ func (e *Engine) Settle(f Folder) {
 	}
 }
 
-// settle does what Settle has asked for, for whoever has the session.
+// settle does what Settle has asked for. The caller has the session.
 func (e *Engine) settle(id string, s *session) {
 	e.mu.Lock()
 	ended := s.ended

@@ -65,13 +65,13 @@ type listed struct {
 	folder  bool  // a repository in the repository
 }
 
-// at are git's options for the listing of a place.
+// at are git's options for the listing of a place. Names that differ in case are two here.
 func (p place) at(r *repo) []string {
 	dir := p.gitDir
 	if dir == "" {
 		dir = r.dir
 	}
-	return []string{"--git-dir=" + dir, "--work-tree=" + p.top, "-C", p.top}
+	return []string{"--git-dir=" + dir, "--work-tree=" + p.top, "-C", p.top, "-c", "core.ignorecase=false"}
 }
 
 // list asks git for the files that are recorded, by path.

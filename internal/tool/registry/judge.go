@@ -61,7 +61,7 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 func (r *Registry) reads(inv model.Invocation) bool {
 	found := r.candidates(inv)
 	return len(found) > 0 && !slices.ContainsFunc(found, func(c candidate) bool {
-		return !c.module.desc.Builtin() || !slices.Contains([]string{"read", "ls", "find", "grep"}, c.name)
+		return !c.module.desc.Builtin() || !slices.Contains([]string{"read", "ls", "find", "grep", "todo"}, c.name)
 	})
 }
 
