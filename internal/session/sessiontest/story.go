@@ -271,29 +271,13 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
 	case "rewind_begun":
-		return recordOf(data, func(f session.RewindBegun) {
-			if s.Rewinding != "" || s.Run != "" {
-				s.bad("rewind %s begins in run %q and rewind %q", f.RewindID, s.Run, s.Rewinding)
-			}
-			s.Rewinding = f.RewindID
-		})
+		return recordOf(data, s.rewindBegun)
 	case "rewind_ended":
-		return recordOf(data, func(f session.RewindEnded) {
-			if s.Rewinding != f.RewindID {
-				s.bad("rewind %s ends, and %q has begun", f.RewindID, s.Rewinding)
-			}
-			s.Rewinding, s.Rewinds[f.RewindID] = "", !f.TakenBack
-		})
+		return recordOf(data, s.rewindEnded)
 	case "approval_asked":
 		return recordOf(data, s.asked)
 	case "approval_decided":
-		return recordOf(data, func(f session.ApprovalDecided) {
-			s.Decided[f.ApprovalID] = true
-			by := protocol.ByWord(cmp.Or(f.By, "a person"))
-			s.checked(protocol.Status{
-				Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
-			})
-		})
+		return recordOf(data, s.approvalDecided)
 	case "compacted":
 		return recordOf(data, func(f session.Compacted) {
 			s.entry(f.ID, f.Summary)
@@ -301,6 +285,28 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		})
 	}
 	return nil
+}
+
+func (s *Story) rewindBegun(f session.RewindBegun) {
+	if s.Rewinding != "" || s.Run != "" {
+		s.bad("rewind %s begins in run %q and rewind %q", f.RewindID, s.Run, s.Rewinding)
+	}
+	s.Rewinding = f.RewindID
+}
+
+func (s *Story) rewindEnded(f session.RewindEnded) {
+	if s.Rewinding != f.RewindID {
+		s.bad("rewind %s ends, and %q has begun", f.RewindID, s.Rewinding)
+	}
+	s.Rewinding, s.Rewinds[f.RewindID] = "", !f.TakenBack
+}
+
+func (s *Story) approvalDecided(f session.ApprovalDecided) {
+	s.Decided[f.ApprovalID] = true
+	by := protocol.ByWord(cmp.Or(f.By, "a person"))
+	s.checked(protocol.Status{
+		Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
+	})
 }
 
 func (s *Story) input(f session.Input) {
