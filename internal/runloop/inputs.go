@@ -302,7 +302,10 @@ func (m *machine) finishAbort() {
 		m.endTurn(protocol.StopAborted, nil)
 		return
 	}
-	m.endRun(protocol.StopAborted, nil)
+	end := func() { m.endRun(protocol.StopAborted, nil) }
+	if !m.recordTurn(end) { // what a former daemon has not come to
+		end()
+	}
 }
 
 func (in toolsIn) step(m *machine) {

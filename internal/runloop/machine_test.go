@@ -54,6 +54,7 @@ type world struct {
 
 	others []model.Choice // the fallbacks
 	hooked bool           // hooks may send runs back
+	folder bool           // what turns change is recorded
 }
 
 type client struct {
@@ -86,7 +87,7 @@ func (w *world) bootAs(in resumeIn) {
 	w.m = &machine{s: s, ownModel: func() model.Choice {
 		return w.own
 	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
-	w.m.judge = w.judge
+	w.m.judge, w.m.records = w.judge, w.folder
 	w.m.stopHooks = func(string) bool { return w.hooked }
 	w.m.fallbacks = func() []model.Choice { return w.others }
 	w.m.missing = func(c model.Choice) error {
@@ -141,7 +142,7 @@ func (w *world) step(in input) {
 			w.started(job.tool)
 		}
 		w.work = job
-		if job.call == nil && job.tool == nil && job.look == nil && job.stop == nil {
+		if job.cancels() {
 			w.work = work{}
 			if w.m.phase == calling { // a cancelled tool still gives its result
 				w.work = work{gen: job.gen, tool: &model.Invocation{}}
@@ -753,6 +754,31 @@ func TestAnEndedApprovalOfAHostedRunThatWasTorn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A daemon that is killed while it records what an aborted turn has changed leaves that to the
+// next one: the run ends when it is known (found by the simulator).
+func TestWhatAnAbortedTurnChangedIsRecordedAfterAKill(t *testing.T) {
+	w := newWorld(t)
+	w.folder = true
+	w.boot()
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.step(abortIn{})
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+	turn := w.work.after
+	if turn == "" {
+		t.Fatal("nothing is recorded")
+	}
+	w.boot()
+	if w.work.after != turn {
+		t.Fatalf("recorded is %q, want %q", w.work.after, turn)
+	}
+	w.step(recordedIn{gen: w.work.gen, rec: model.Recorded{Changes: "0123", Files: 1}})
+	steps, err := w.m.s.StepsOf("", "")
+	if got := w.types(); err != nil || len(steps) != 1 || got[len(got)-1] != "agent_end aborted" {
+		t.Errorf("changed are %+v, %v, after %q", steps, err, got)
 	}
 }
 

@@ -22,7 +22,8 @@
 // and from one to the next; the journals have what was announced, and after a power cut
 // what was replied, a run's end and a call's start; a text has one fate, a key one text; no
 // agent is sent a text that it has taken, or has leave that nobody gave in this life; no
-// call is made twice; what a daemon has in memory is what the next one reads; readers miss
+// call is made twice; a rewind is on the disk before it changes a file, and leaves what was
+// there before its message; what a daemon has in memory is what the next one reads; readers miss
 // no number; the answers about a queue, a key or an approval fit one order of what happened
 // (porcupine); and when faults end, within a minute every run does, and every command has
 // its reply.

@@ -71,7 +71,8 @@ func TestATextOfARunThatIsGivenUpWaitsAgain(t *testing.T) {
 		}
 	}
 	twice := []protocol.DiscardedInput{{InputID: "in-2"}}
-	if err := c.Event(protocol.AgentEnd{Ref: run, StopReason: protocol.StopError, Turns: 2, Discarded: twice}); err == nil {
+	end := protocol.AgentEnd{Ref: run, StopReason: protocol.StopError, Turns: 2, Discarded: twice}
+	if err := c.Event(end); err == nil {
 		t.Error("the text is withdrawn and handed back, and the checker takes it")
 	}
 }

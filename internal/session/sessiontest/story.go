@@ -269,13 +269,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "approval_asked":
 		return recordOf(data, s.asked)
 	case "approval_decided":
-		return recordOf(data, func(f session.ApprovalDecided) {
-			s.Decided[f.ApprovalID] = true
-			by := protocol.ByWord(cmp.Or(f.By, "a person"))
-			s.checked(protocol.Status{
-				Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
-			})
-		})
+		return recordOf(data, s.approvalDecided)
 	case "compacted":
 		return recordOf(data, func(f session.Compacted) {
 			s.entry(f.ID, f.Summary)
@@ -307,6 +301,14 @@ func (s *Story) toolStarted(f session.ToolStarted) {
 	s.goesOn()
 	s.begun(f.CallID)
 	s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
+}
+
+func (s *Story) approvalDecided(f session.ApprovalDecided) {
+	s.Decided[f.ApprovalID] = true
+	by := protocol.ByWord(cmp.Or(f.By, "a person"))
+	s.checked(protocol.Status{
+		Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
+	})
 }
 
 func (s *Story) input(f session.Input) {
