@@ -34,7 +34,7 @@ func (a *app) mustKnow(ctx context.Context, scope protocol.Scope, name string) e
 	case err != nil:
 		return err
 	case r.Named == nil:
-		return cmdline.Errorf("--as: the daemon is older than nous and has no named agents; "+
+		return cmdline.Errorf("--as: the daemon is older than nous and has no named agents; " +
 			"nous restart starts the newer one")
 	}
 	names := make([]string, len(r.Named))
