@@ -24,9 +24,9 @@ func (v *boardView) carryOut(c board.Choice) {
 	if info, ok := v.Selected(); ok && v.SelectedID() == c.ID {
 		p.State.RunState = info.RunState
 	}
-	key := v.key(c)
+	key, as := v.key(c), v.m.sentIn(d.site, c.ID.Session)
 	v.m.keep(p, func(ctx context.Context, p slash.Place) tea.Msg {
-		info, err := actOn(ctx, p, c, key)
+		info, err := actOn(ctx, p, c, slash.Unsent{Text: c.Text, Key: key, As: as})
 		return boardTold(func() { v.did(c, info, err) })
 	})
 }
@@ -40,12 +40,12 @@ func (v *boardView) key(c board.Choice) string {
 	return v.retry.key
 }
 
-func actOn(ctx context.Context, p slash.Place, c board.Choice, key string) (info string, err error) {
+func actOn(ctx context.Context, p slash.Place, c board.Choice, u slash.Unsent) (info string, err error) {
 	switch c.Action {
 	case board.Say:
-		return "sent", slash.Say(ctx, p, slash.Unsent{Text: c.Text, Key: key}).Err
+		return "sent", slash.Say(ctx, p, u).Err
 	case board.Later:
-		return "queued as a follow-up", slash.QueueFollowUp(ctx, p, slash.Unsent{Text: c.Text, Key: key}).Err
+		return "queued as a follow-up", slash.QueueFollowUp(ctx, p, u).Err
 	case board.Abort:
 		r, err := slash.Ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.Scope()})
 		if err == nil && len(r.Discarded) > 0 {

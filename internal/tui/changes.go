@@ -126,7 +126,7 @@ func (m *model) sendComments(p slash.Place, box *pick.Changes, followUp bool) {
 	box.Comments().Clear()
 	m.over = nil
 	m.talk.End()
-	m.submit(slash.Unsent{Text: text, FollowUp: followUp && m.running()})
+	m.submit(slash.Unsent{Text: text, FollowUp: followUp && m.running(), As: m.sentAs()})
 }
 
 // keepComments puts what was not sent into the history of the input, at the end of the program.

@@ -195,6 +195,7 @@ func (m *model) event(ev follow.Event) {
 	}
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:
+		m.runBegins(e)
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
 		m.lastLine, m.counting = "", ""
 	case protocol.AgentEnd:
@@ -204,6 +205,7 @@ func (m *model) event(ev follow.Event) {
 			m.took = ev.At.Sub(m.since)
 		}
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
+		m.runEnds(e)
 		m.returned(e.Discarded)
 		m.countChanges(e.RunID)
 		if e.StopReason == protocol.StopAborted {

@@ -67,6 +67,9 @@ func (m *model) doing() []part {
 	if n := m.unsentComments(); n > 0 {
 		parts = append(parts, part{format.Count(n, "comment") + " unsent", m.theme.Warn, 1})
 	}
+	if m.planning() {
+		parts = append(parts, part{"plan mode", m.theme.Warn, 1})
+	}
 	parts = append(parts, m.approvalParts()...)
 	switch s := m.state; {
 	case s.Model.Name != "":

@@ -20,6 +20,7 @@ import (
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	does := m.keys.Does[key]
+	defer m.pressPlan(key, m.input.Empty())
 	m.talk.DropNotes(true, m.over == nil && (does == "redraw" || does == "stop"))
 	if does != "clear" {
 		m.leaving = false
@@ -228,6 +229,10 @@ func (m *model) enter() tea.Cmd {
 		m.talk.End()
 		return nil
 	}
+	if m.entersPlan() {
+		m.doPlan()
+		return nil
+	}
 	cmd, rest, err := slash.Parse(text)
 	if err != nil {
 		m.talk.Notice("error", err.Error())
@@ -271,7 +276,7 @@ func (ob *outbox) send(written, text string, followUp bool) {
 	}
 	ob.submit(slash.Unsent{
 		Text: text, Skill: slash.SkillOf(written), Call: slash.IsCall(written), Images: ob.input.Images,
-		FollowUp: followUp,
+		FollowUp: followUp, As: ob.sentAs(),
 	})
 	ob.input.Images = nil
 }
@@ -309,6 +314,8 @@ func (m *model) escape() {
 		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
 		m.submit(slash.Unsent{})
+	case m.input.Empty() && m.rewrite == nil && m.planning():
+		m.leavePlan()
 	case m.rewrite != nil: // nothing was made yet
 		m.rewrite = nil
 		m.remember(m.input.Text())
@@ -405,8 +412,11 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		m.submit(slash.Unsent{})
 		return nil
 	case c.Name == "follow-up":
-		m.submit(slash.Unsent{Text: arg, Images: m.input.Images, FollowUp: true})
+		m.submit(slash.Unsent{Text: arg, Images: m.input.Images, FollowUp: true, As: m.sentAs()})
 		m.input.Images = nil
+		return nil
+	case slash.SaysAs(c, arg):
+		m.sendAs(slash.CutAs(arg))
 		return nil
 	case c.Local:
 		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))

@@ -78,8 +78,9 @@ type outbox struct {
 	former   []former                  // on their way to daemons that are shown no more
 	working  []string                  // other commands that the daemon has not answered
 	comments map[string]*pick.Comments // on changes, which were not sent, by the key of a session
-	goal     *string                   // the session that is to be shown, until it is
-	held     []job                     // commands that wait until it is
+	plans    planMode
+	goal     *string // the session that is to be shown, until it is
+	held     []job   // commands that wait until it is
 }
 
 // daemons are those that can be shown, and what is known of the one that is.
@@ -133,6 +134,7 @@ type daemonView struct {
 	rewrite  *slash.Edit          // the message that the input is written for anew
 	retry    slash.Unsent         // what was sent last and failed
 	where    whereabouts
+	began    began
 	counting string // the run whose changes are counted
 	lastLine string // what it has changed, or a rewind has taken back; "" is nothing
 	offer    offer
@@ -232,6 +234,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.tendBoard()
 	m.markRead()
 	m.tendApproval()
+	m.tendPlan()
 	m.tick()
 	m.forget()
 	m.findMore()
@@ -281,6 +284,8 @@ func (m *model) updateJobs(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	case ticked:
 		m.ticking = false
 		m.frame++
+	case planTyped:
+		m.planTyped(msg)
 	case jobs.Crashed:
 		m.crash = msg.Err
 		return tea.Quit, true
@@ -315,6 +320,9 @@ func (m *model) resumed() tea.Cmd {
 func (ds *daemons) place() slash.Place {
 	p := ds.opts.place()
 	p.Link, p.Busy, p.State = ds.link, ds.busy, ds.state
+	if p.State.RunID == ds.began.id {
+		p.RunAs = ds.began.as
+	}
 	return p
 }
 

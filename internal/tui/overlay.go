@@ -127,6 +127,8 @@ func newChooser(m *model, list any) *overlay {
 		}}
 	case slash.AgentList:
 		return newAgents(m, list)
+	case slash.NamedList:
+		return newNamed(m, list)
 	case slash.OptionList:
 		return newOptions(m, list)
 	case slash.ValueList:

@@ -64,6 +64,11 @@ func (ob *outbox) written(back []slash.Unsent) {
 			texts, images = append(texts, u.Text), append(images, u.Images...)
 		}
 	}
+	if text := slash.AsWritten(back); text != "" {
+		ob.input.Images = append(images, ob.input.Images...)
+		ob.input.Prepend(text)
+		return
+	}
 	asWritten := len(back) > 0 && (back[0].Skill != "" || back[0].Call)
 	ob.input.Images = append(images, ob.input.Images...)
 	if asWritten {
@@ -166,6 +171,8 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 			return m.copyText(text)
 		}
 		m.talk.Notice("info", "there is no answer to copy yet")
+	case o.Plan != nil || o.DoPlan:
+		m.applyPlan(o)
 	case o.Palette:
 		m.open(newPalette(m))
 	case o.Help:
@@ -210,7 +217,7 @@ func (ds *daemons) cutOff() bool {
 func (ob *outbox) submit(u slash.Unsent) {
 	if u.Text != "" {
 		if was := ob.retry; was.Text == u.Text && was.Skill == u.Skill && was.Call == u.Call &&
-			was.FollowUp == u.FollowUp && slices.Equal(was.Images, u.Images) {
+			was.FollowUp == u.FollowUp && was.As == u.As && slices.Equal(was.Images, u.Images) {
 			u.Key = was.Key
 		} else {
 			u.Key = uuid.NewString()
@@ -228,9 +235,14 @@ func (m *model) secondTry() (u slash.Unsent, why *protocol.RunError) {
 		m.rewrite != nil || len(m.input.Images) > 0 {
 		return u, nil
 	}
+	u.As = m.sentAs()
+	if last := m.state.LastRun; last != nil && last.As != "" {
+		u.As = last.As
+	}
 	said, why := m.talk.Failed()
 	if said == nil {
-		return slash.Unsent{Text: "Continue."}, why
+		u.Text = "Continue."
+		return u, why
 	}
 	u.Text = said.Text.String()
 	for _, a := range said.Attachments {

@@ -190,6 +190,8 @@ func (m *model) banner() string {
 		return m.theme.Dim.Render(m.keyed("stop", "again offers to rewind to before this message"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message; /rewind takes back what was done since one"))
+	case m.planReady() != "":
+		return m.theme.Accent.Render(m.planReady())
 	case m.input.Empty() && m.failure() != nil:
 		offer := m.keyed("send", "tries it again")
 		if m.failure().Code == protocol.KeyRefused && len(m.opts.SetUp) > 0 {

@@ -38,17 +38,13 @@ var modes = []acp.Mode{
 	{ID: "deny", Name: "Deny", Description: "what would be asked is denied"},
 }
 
-func modesOf(s protocol.State) acp.Modes {
-	return acp.Modes{Current: string(s.ApprovalMode), Available: modes}
-}
-
 // options are what can be chosen, and what is.
 func (w *window) options() []acp.ConfigOption {
 	s := w.state
 	model := modelName(s.Model)
-	approvals := make([]acp.ConfigValue, len(modes))
-	for i, m := range modes {
-		approvals[i] = acp.ConfigValue{Value: m.ID, Name: m.Name, Description: m.Description}
+	var approvals []acp.ConfigValue
+	for _, m := range w.modes() {
+		approvals = append(approvals, acp.ConfigValue{Value: m.ID, Name: m.Name, Description: m.Description})
 	}
 	effort := s.Model.Effort
 	if effort == "" {
@@ -67,7 +63,7 @@ func (w *window) options() []acp.ConfigOption {
 	return append(own, []acp.ConfigOption{
 		{
 			ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode",
-			Type: "select", Current: string(s.ApprovalMode), Options: approvals,
+			Type: "select", Current: w.mode(), Options: approvals,
 		},
 		{
 			ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select",
@@ -139,7 +135,7 @@ func (w *window) tellState() {
 		return
 	}
 	w.tellTitle()
-	if mode := string(w.state.ApprovalMode); mode != w.told.mode {
+	if mode := w.mode(); mode != w.told.mode {
 		w.told.mode = mode
 		w.update(acp.ModeUpdate{Update: "current_mode_update", Current: mode})
 	}
@@ -260,9 +256,16 @@ func (w *window) setOption(r *acp.Request) {
 }
 
 func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() any) {
+	if mode == modePlan {
+		w.setPlan(r, field, answer)
+		return
+	}
 	choose(w, r, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
 		Scope: protocol.Scope{SessionID: w.id}, Mode: protocol.ApprovalMode(mode),
-	}, field, answer)
+	}, field, func() any {
+		w.planning = false
+		return answer()
+	})
 }
 
 // choose sends a choice and answers with the state that came of it. What is wrong

@@ -44,6 +44,9 @@ func (w *window) prompt(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, Wait: &no, StreamingBehavior: protocol.KindFollowUp,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
+	if w.planning { // refused while a run goes on, which may have all tools
+		send.As, send.StreamingBehavior = modePlan, ""
+	}
 	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
 		reply, err := persist(ctx, w, protocol.Prompt, send)
 		if err != nil || reply.Accepted == nil {
@@ -120,6 +123,9 @@ func (w *window) steer(r *acp.Request) {
 	send := protocol.SteerParams{
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, IfIdle: protocol.KindPrompt,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
+	}
+	if w.planning { // else it begins a run with all tools
+		send.IfIdle = ""
 	}
 	ctx := w.texts
 	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {

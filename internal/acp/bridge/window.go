@@ -50,6 +50,8 @@ type window struct {
 	models []protocol.ListedModel
 	told   told
 
+	planning bool // prompts are sent as plan
+
 	found   int      // how often commands were asked for
 	written *written // what came of it; nil: nothing yet
 }
@@ -160,7 +162,7 @@ func (w *window) open(o opening) {
 }
 
 func (w *window) opened(o opening) {
-	modes, options := modesOf(w.state), w.options()
+	modes, options := acp.Modes{Current: w.mode(), Available: w.modes()}, w.options()
 	o.request.Reply(acp.OpenResult{SessionID: o.made, Modes: modes, Options: options})
 	w.told.mode, w.told.options, w.told.commands = modes.Current, options, nil
 	w.written = nil

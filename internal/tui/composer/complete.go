@@ -133,6 +133,8 @@ func (w *Composer) completeArgument(line, word string) {
 		w.offerFrom(query, word, slash.ModelCandidates)
 	case c.Takes == "agent" && before == "":
 		w.offerFrom(query, word, slash.AgentCandidates)
+	case c.Takes == "named" && before == "":
+		w.offerFrom(query, word, slash.NamedCandidates)
 	case c.Takes == "option" && !strings.Contains(before, " "):
 		w.Menu.Rows = slash.Starting(word, slash.OptionCandidates(w.place(), before))
 	case c.Takes == "tool":

@@ -154,6 +154,15 @@ func Agents(list []protocol.AgentInfo) []Item {
 	return items
 }
 
+// Named makes items of named agents.
+func Named(list []protocol.NamedAgent) []Item {
+	items := make([]Item, len(list))
+	for i, a := range list {
+		items[i] = Item{ID: a.Name, Title: a.Name, Detail: a.Description}
+	}
+	return items
+}
+
 // Options makes items of what an agent lets people choose.
 func Options(list []protocol.AgentOption) []Item {
 	items := make([]Item, len(list))

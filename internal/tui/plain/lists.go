@@ -32,6 +32,8 @@ func (p *plain) list(show any) {
 		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
 	case slash.AgentList:
 		p.items(pick.Agents(list.Agents), "/agent NAME begins a session that one makes")
+	case slash.NamedList:
+		p.items(pick.Named(list.Agents), "/as NAME TEXT sends a text as one")
 	case slash.OptionList:
 		p.items(pick.Options(list.Options), "/options NAME lists what one can be, /options NAME VALUE chooses that")
 	case slash.ValueList:

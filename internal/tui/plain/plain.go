@@ -385,25 +385,29 @@ func (p *plain) typed(text string) {
 		p.sayf("error: not connected to the daemon; nothing was sent")
 	case cmd != nil && strings.HasPrefix(cmd.Name, "bash"):
 		p.shellLine(cmd, rest)
+	case cmd != nil && slash.SaysAs(cmd, rest):
+		p.send(slash.UnsentAs(slash.CutAs(rest)))
 	case cmd != nil:
 		p.do(cmd.Name, func(ctx context.Context, at slash.Place) slash.Outcome { return cmd.Run(ctx, at, rest) })
 	default:
 		if p.place().Running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		u := slash.Unsent{
-			Text: rest, Skill: slash.SkillOf(text), Call: slash.IsCall(text), Images: p.images,
-			Key: uuid.NewString(),
-		}
-		p.said, p.images = rest, nil
-		p.do(sendingName, func(ctx context.Context, at slash.Place) slash.Outcome {
-			u, err := u.Written(ctx, at)
-			if err != nil {
-				return slash.Failed(err)
-			}
-			return slash.Say(ctx, at, u)
-		})
+		p.send(slash.Unsent{Text: rest, Skill: slash.SkillOf(text), Call: slash.IsCall(text)})
 	}
+}
+
+// send sends a text, with the images that are named for it.
+func (p *plain) send(u slash.Unsent) {
+	u.Images, u.Key = p.images, uuid.NewString()
+	p.said, p.images = u.Text, nil
+	p.do(sendingName, func(ctx context.Context, at slash.Place) slash.Outcome {
+		u, err := u.Written(ctx, at)
+		if err != nil {
+			return slash.Failed(err)
+		}
+		return slash.Say(ctx, at, u)
+	})
 }
 
 // sendingName is the name of what has to arrive in the order it was typed in.
@@ -464,6 +468,8 @@ func (p *plain) apply(o slash.Outcome) {
 		p.sayf("the plain mode leaves the mouse to the terminal")
 	case o.Start:
 		p.startDaemon()
+	case o.Plan != nil, o.DoPlan:
+		p.sayf("plan mode is the screen's: here /as plan TEXT has a plan made, and a text has it done")
 	case o.Images != nil:
 		p.images = slash.Attached(p.images, o.Images)
 	case o.Quit:

@@ -137,6 +137,19 @@ var Commands = []Command{
 			return Abort(ctx, p)
 		},
 	},
+	{
+		Name: "as", Args: "[NAME TEXT]", About: "send a text as a named agent, with its tools alone", Takes: "named",
+		Run: chooseNamed,
+	},
+	{
+		Name: "plan", Args: "[TEXT]", Local: true, Screen: true,
+		About: "have a text planned, not done; alone: plan mode on or off",
+		Run:   func(_ context.Context, _ Place, text string) Outcome { return Outcome{Plan: &text} },
+	},
+	{
+		Name: "do", Local: true, Screen: true, About: "have the plan that is ready carried out",
+		Run: func(context.Context, Place, string) Outcome { return Outcome{DoPlan: true} },
+	},
 	{Name: "compact", Args: "[INSTRUCTION]", About: "summarise the older part of the session", Run: compact},
 	{
 		Name: "export", Args: "[md|json|html] [FILE]", About: "write the conversation to a file", Takes: "format",

@@ -32,6 +32,8 @@ type Outcome struct {
 	LastLine string  // what the last line of the screen says until the next run
 	Copy     bool    // copy the block in focus, or the last answer
 	Palette  bool    // show all commands
+	Plan     *string // a text to be planned; "" turns plan mode on or off
+	DoPlan   bool    // have the plan carried out
 	Start    bool    // start a daemon
 	SetUp    bool    // ask for a model and its key
 	Quit     bool

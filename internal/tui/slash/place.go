@@ -28,6 +28,7 @@ type Place struct {
 	Link   *follow.Session // nil of a daemon that is not shown: it is dialled for each command
 	Busy   *sync.WaitGroup // of link
 	State  protocol.State
+	RunAs  string // the named agent that makes the run that goes on, as far as it is known
 
 	// OutputID names the output of an operation, which events tell while it runs; "": none do.
 	OutputID string

@@ -17,6 +17,9 @@ import (
 // does the other one where that is not so any more. The key makes a second try the same as
 // the first, should that have been accepted all the same.
 func Say(ctx context.Context, p Place, u Unsent) Outcome {
+	if u.As != "" {
+		return sayAs(ctx, p, u)
+	}
 	if p.Running() {
 		r, err := Ask(ctx, p, protocol.Steer, protocol.SteerParams{
 			Scope: p.Scope(), Text: u.Text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.Key, Attachments: u.attachments(),
@@ -75,6 +78,10 @@ func followUp(ctx context.Context, p Place, text string) Outcome {
 
 // QueueFollowUp is say for a text that waits for the end of the run.
 func QueueFollowUp(ctx context.Context, p Place, u Unsent) Outcome {
+	if u.As != "" {
+		u.FollowUp = true
+		return sayAs(ctx, p, u)
+	}
 	r, err := Ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{
 		Scope: p.Scope(), Text: u.Text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.Key, Attachments: u.attachments(),
 	})
@@ -124,4 +131,5 @@ type Unsent struct {
 	Call      bool   // a server makes the text
 	Images    []Image
 	FollowUp  bool
+	As        string // the named agent that takes it, "" for none
 }
