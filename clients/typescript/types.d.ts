@@ -222,6 +222,8 @@ export interface CompactionEntry {
 }
 
 export interface DeleteSessionParams {
+  /** its child sessions, and theirs, are deleted before it; without that a session that has any is refused with has_children */
+  children?: boolean;
   session_id: string;
 }
 
@@ -869,6 +871,12 @@ export interface SessionsSessionsModel {
   provider: string;
 }
 
+export interface SessionsSessionsParent {
+  run_id: string;
+  session_id: string;
+  tool_call_id: string;
+}
+
 export interface SessionsSessionsUsageCost {
   /** each call rounded to a billionth, half up */
   amount: number;
@@ -906,6 +914,8 @@ export interface SessionsSessions {
   messages: number;
   /** what answers its prompts */
   model: SessionsSessionsModel;
+  /** of a child session: the call that it was made for */
+  parent?: SessionsSessionsParent;
   parent_id?: string;
   run_state: "idle" | "running" | "aborting";
   session_id: string;
@@ -1143,6 +1153,12 @@ export interface StateModel {
   provider: string;
 }
 
+export interface StateParent {
+  run_id: string;
+  session_id: string;
+  tool_call_id: string;
+}
+
 export interface StatePartial {
   message_id: string;
   text: string;
@@ -1173,6 +1189,8 @@ export interface StatePendingApprovals {
   /** of a question: the JSON Schema of the form, a flat object, as the server wrote it */
   schema?: Record<string, unknown>;
   session_id?: string;
+  /** of a child session: the titles from the root down to it */
+  session_path?: Array<string>;
   /** arguments, diff and schema are left out: the state of its session has them */
   shortened?: boolean;
   tool_call_id?: string;
@@ -1291,6 +1309,8 @@ export interface State {
   /** the entry that the session goes on from */
   leaf_id?: string;
   model: StateModel;
+  /** of a child session: the call that it was made for */
+  parent?: StateParent;
   /** the assistant message being streamed */
   partial?: StatePartial;
   /** of all sessions, the oldest first */
@@ -1346,6 +1366,8 @@ export interface StatusApproval {
   /** of a question: the JSON Schema of the form, a flat object, as the server wrote it */
   schema?: Record<string, unknown>;
   session_id?: string;
+  /** of a child session: the titles from the root down to it */
+  session_path?: Array<string>;
   /** arguments, diff and schema are left out: the state of its session has them */
   shortened?: boolean;
   tool_call_id?: string;

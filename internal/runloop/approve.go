@@ -40,9 +40,39 @@ func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModePar
 	if _, err := personOf(ctx, protocol.SetApprovalMode.Name()); err != nil {
 		return protocol.ApprovalModeAccepted{}, err
 	}
+	if err := h.modeOfParent(ctx, p); err != nil {
+		return protocol.ApprovalModeAccepted{}, err
+	}
 	return requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return approvalModeIn{t, p.Mode}
 	})
+}
+
+// modeOfParent refuses a mode by which a child session may do more than its parent.
+func (h *Hub) modeOfParent(ctx context.Context, p protocol.SetApprovalModeParams) error {
+	parent, err := query(ctx, h, p.SessionID, func(m *machine) (string, error) {
+		if m.s.Parent == nil {
+			return "", nil
+		}
+		return m.s.Parent.SessionID, nil
+	})
+	if err != nil || parent == "" {
+		return err
+	}
+	mode, err := readSession(ctx, h, parent, func(m *machine) (protocol.ApprovalMode, error) {
+		return m.s.ApprovalMode, nil
+	})
+	order := []protocol.ApprovalMode{protocol.ApprovalsDeny, protocol.ApprovalsAsk, protocol.ApprovalsAuto}
+	switch {
+	case gone(err):
+		return nil
+	case err != nil:
+		return err
+	case slices.Index(order, p.Mode) > slices.Index(order, mode):
+		return protocol.Rejectf(protocol.Forbidden, "mode: the parent, session %s, has %q, and a child is allowed no more",
+			parent, mode)
+	}
+	return nil
 }
 
 // personOf refuses what only a person may do to whatever the daemon has started,
