@@ -43,9 +43,33 @@ func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModePar
 	if err := h.modeOfParent(ctx, p); err != nil {
 		return protocol.ApprovalModeAccepted{}, err
 	}
-	return requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+	out, err := requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return approvalModeIn{t, p.Mode}
 	})
+	if err == nil {
+		err = h.lowerChildren(ctx, p)
+	}
+	return out, err
+}
+
+// modeOrder has the approval modes, those that allow more later.
+var modeOrder = []protocol.ApprovalMode{protocol.ApprovalsDeny, protocol.ApprovalsAsk, protocol.ApprovalsAuto}
+
+// lowerChildren gives a session's mode to those of its children that are allowed more.
+func (h *Hub) lowerChildren(ctx context.Context, p protocol.SetApprovalModeParams) error {
+	children, err := query(ctx, h, p.SessionID, func(m *machine) ([]string, error) { return slices.Clone(m.s.Children), nil })
+	for _, id := range children {
+		mode, wrong := readSession(ctx, h, id, func(m *machine) (protocol.ApprovalMode, error) { return m.s.ApprovalMode, nil })
+		if wrong == nil && slices.Index(modeOrder, mode) > slices.Index(modeOrder, p.Mode) {
+			_, wrong = h.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+				Scope: protocol.Scope{SessionID: id}, Mode: p.Mode,
+			})
+		}
+		if wrong != nil && !gone(wrong) {
+			err = cmp.Or(err, wrong)
+		}
+	}
+	return err
 }
 
 // modeOfParent refuses a mode by which a child session may do more than its parent.
@@ -62,13 +86,12 @@ func (h *Hub) modeOfParent(ctx context.Context, p protocol.SetApprovalModeParams
 	mode, err := readSession(ctx, h, parent, func(m *machine) (protocol.ApprovalMode, error) {
 		return m.s.ApprovalMode, nil
 	})
-	order := []protocol.ApprovalMode{protocol.ApprovalsDeny, protocol.ApprovalsAsk, protocol.ApprovalsAuto}
 	switch {
 	case gone(err):
 		return nil
 	case err != nil:
 		return err
-	case slices.Index(order, p.Mode) > slices.Index(order, mode):
+	case slices.Index(modeOrder, p.Mode) > slices.Index(modeOrder, mode):
 		return protocol.Rejectf(protocol.Forbidden, "mode: the parent, session %s, has %q, and a child is allowed no more",
 			parent, mode)
 	}

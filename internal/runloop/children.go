@@ -338,6 +338,12 @@ func (m *machine) skipRest() {
 	m.endTurn(protocol.StopSteered, nil)
 }
 
+// waitsForChild reports that nothing happens until a child has ended.
+func (m *machine) waitsForChild() bool {
+	run := m.s.Run
+	return m.phase == calling && run != nil && !run.Aborting && !m.skipping && run.WaitsForChild()
+}
+
 // resumeChildren has the children waited for that a former daemon, or this one before its
 // disk failed, has started, and starts those that it has not come to.
 func (m *machine) resumeChildren() {

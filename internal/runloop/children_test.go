@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
@@ -274,6 +275,50 @@ func TestABackgroundChildComesOnceAsAMessage(t *testing.T) {
 	}
 }
 
+// Parents for which there is no room in memory while they wait are read again.
+func TestAParentThatWaitsTakesNoMemory(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	f.env.waiting = budget.New(0)
+	call := agentCall(`{"prompt":"!agent {\"prompt\":\"leaf\"}"}`)
+	id := f.session()
+	for range 3 {
+		if got := f.ask(id, call+"\n"+call); strings.Count(got, "leaf") != 2 {
+			t.Errorf("got %q, want two answers", got)
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+	if n := f.faults.Load(); n > 0 {
+		t.Errorf("got %d faults", n)
+	}
+}
+
+// The limits of a run count what its children use.
+func TestATreeHasOneBudget(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Limits.RunTokens = 30
+	})
+	for _, c := range []struct {
+		prompt string
+		over   bool
+	}{{"one two", false}, {"one two three four five six seven eight nine ten eleven twelve", true}} {
+		r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: f.session()}, Text: agentCall(`{"prompt":"` + c.prompt + `"}`),
+			Approvals: protocol.ApprovalsDeny,
+		}))
+		if over := err != nil && strings.Contains(err.Error(), "run_tokens in [limits] is 30"); over != c.over {
+			t.Errorf("%q: got %v, want over the limit: %t", c.prompt, err, c.over)
+		}
+		if err == nil {
+			r.Result.Release()
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
 // hangsIn is a tool that hangs in the first child, and begun says when.
 func hangsIn(begun chan struct{}) tools {
 	var once sync.Once
@@ -416,6 +461,16 @@ func TestAChildIsAllowedNoMore(t *testing.T) {
 		Scope: protocol.Scope{SessionID: child}, Mode: protocol.ApprovalsAuto,
 	}); err == nil || !strings.Contains(err.Error(), "a child is allowed no more") {
 		t.Errorf("got %v, want a refusal", err)
+	}
+	if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsDeny,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if mode, err := query(ctx, f.Hub, child, func(m *machine) (protocol.ApprovalMode, error) {
+		return m.s.ApprovalMode, nil
+	}); err != nil || mode != protocol.ApprovalsDeny {
+		t.Errorf("got %s, %v; want the child's mode lowered with its parent's", mode, err)
 	}
 	if _, err := f.approve(ctx, protocol.ApproveParams{
 		ApprovalID: "apr-1-" + child, Option: protocol.OptionOnce,

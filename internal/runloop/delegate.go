@@ -183,6 +183,9 @@ func (h *Hub) enter(ctx context.Context, d *delegate, known bool) error {
 		return cmp.Or(context.Cause(ctx), errHalted)
 	}
 	d.entered = true
+	if known { // its message has been read
+		d.birth.entry = nil
+	}
 	return nil
 }
 

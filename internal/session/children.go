@@ -109,8 +109,8 @@ func (s *State) Depth() int {
 	return s.Parent.Depth
 }
 
-// Waits reports that the run does nothing but wait for a child: that crashes no daemon.
-func (r *Run) waits() bool {
+// WaitsForChild reports that the run does nothing else: that crashes no daemon.
+func (r *Run) WaitsForChild() bool {
 	c, ok := r.Child(r.Started)
 	return ok && !c.Background
 }

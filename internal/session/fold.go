@@ -276,7 +276,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		case f.Fault:
 			run.Faults++
 		// a run that waits has done nothing that could crash a daemon
-		case !run.Parked && !run.waits() && (run.Question == nil || run.Question.Form()):
+		case !run.Parked && !run.WaitsForChild() && (run.Question == nil || run.Question.Form()):
 			run.Crashes++
 		}
 		run.Parked = false
