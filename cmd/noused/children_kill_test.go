@@ -124,7 +124,8 @@ func TestAbortsOfTreesAndKills(t *testing.T) {
 	d.write("noused/config.toml", "[model]\ndelay = \"1ms\"\n", 0o600)
 	d.Start()
 	root := d.session("")
-	with := agentCall(t, agentCall(t, "a leaf says some words", false)+"\n"+agentCall(t, "and so does another", false), false)
+	leaf := agentCall(t, "a leaf says some words", false)
+	with := agentCall(t, leaf+"\n"+leaf, false)
 	for range 3 {
 		follow := d.events(protocol.SubscribeParams{After: new(uint64)})
 		if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{

@@ -76,7 +76,7 @@ func TestConfigDefaults(t *testing.T) {
 		LogLevel:     zapcore.InfoLevel,
 		Policy: policySettings{Config: home + "/.config/noused/config.toml", Rules: home +
 			"/.config/noused/rules.toml"},
-		BuiltinTools: true, Agents: agent.Known,
+		BuiltinTools: true, Agents: agent.Known, Children: defaultChildren,
 		ConfigDir: home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home +
 			"/.cache/noused/sandbox", Home: home,
 		Private: []string{
@@ -332,6 +332,7 @@ func TestConfigFile(t *testing.T) {
 		ToolsDirs:    []string{home + "/.config/noused/tools", "/file/tools", home + "/tools"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      2 << 20,
 		EventBuffer:  1 << 20,
 		DrainTimeout: 3 * time.Second,
@@ -358,6 +359,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		ToolsDirs:    []string{"/env/a", workdir(t) + "/b"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      3 << 20,
 		EventBuffer:  128 << 10,
 		DrainTimeout: 4 * time.Second,
@@ -389,6 +391,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		ToolsDirs:    []string{"/flag/a", workdir(t) + "/b:c"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      4 << 20,
 		EventBuffer:  1 << 30,
 		LogLevel:     zapcore.DebugLevel,

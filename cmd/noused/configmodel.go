@@ -233,9 +233,12 @@ func (r *resolver) limits() runloop.Limits {
 	return l
 }
 
+// defaultChildren are the bounds of children that nobody has set.
+var defaultChildren = runloop.Bounds{Depth: 2, Parallel: 8, Total: 50}
+
 // children are the bounds of [children].
 func (r *resolver) children() runloop.Bounds {
-	b := runloop.Bounds{Depth: 2, Parallel: 8, Total: 50}
+	b := defaultChildren
 	for key, bound := range map[string]struct {
 		dst         *int
 		least, most int64

@@ -57,9 +57,13 @@ var modeOrder = []protocol.ApprovalMode{protocol.ApprovalsDeny, protocol.Approva
 
 // lowerChildren gives a session's mode to those of its children that are allowed more.
 func (h *Hub) lowerChildren(ctx context.Context, p protocol.SetApprovalModeParams) error {
-	children, err := query(ctx, h, p.SessionID, func(m *machine) ([]string, error) { return slices.Clone(m.s.Children), nil })
+	children, err := query(ctx, h, p.SessionID, func(m *machine) ([]string, error) {
+		return slices.Clone(m.s.Children), nil
+	})
 	for _, id := range children {
-		mode, wrong := readSession(ctx, h, id, func(m *machine) (protocol.ApprovalMode, error) { return m.s.ApprovalMode, nil })
+		mode, wrong := readSession(ctx, h, id, func(m *machine) (protocol.ApprovalMode, error) {
+			return m.s.ApprovalMode, nil
+		})
 		if wrong == nil && slices.Index(modeOrder, mode) > slices.Index(modeOrder, p.Mode) {
 			_, wrong = h.setApprovalMode(ctx, protocol.SetApprovalModeParams{
 				Scope: protocol.Scope{SessionID: id}, Mode: p.Mode,

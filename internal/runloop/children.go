@@ -292,19 +292,20 @@ func (m *machine) stopChildren() bool {
 // awaitStopped waits for the next child of a run that is aborted, and reports whether there is
 // one. After an abort no call is told to begin: those that were not keep their results alone.
 func (m *machine) awaitStopped() bool {
-	for _, c := range m.s.Run.Awaited() {
-		call := m.s.Run.Call(c.CallID)
-		if m.s.Run.Started == call.ID {
-			m.callChild(call, c)
-			return true
-		}
-		if !m.park() {
-			m.call = model.ToolCall{ID: call.ID, Name: call.Name}
-			m.await(calling, work{child: &childWait{call.ID, m.maxResult()}})
-		}
-		return true
+	awaited := m.s.Run.Awaited()
+	if len(awaited) == 0 {
+		return false
 	}
-	return false
+	call := m.s.Run.Call(awaited[0].CallID)
+	switch {
+	case m.s.Run.Started == call.ID:
+		m.callChild(call, awaited[0])
+	case m.park():
+	default:
+		m.call = model.ToolCall{ID: call.ID, Name: call.Name}
+		m.await(calling, work{child: &childWait{call.ID, m.maxResult()}})
+	}
+	return true
 }
 
 // notRun keeps the result of a call that an abort has come before.
