@@ -226,6 +226,8 @@ export interface CompactionEntry {
 }
 
 export interface DeleteSessionParams {
+  /** its child sessions, and theirs, are deleted before it; without that a session that has any is refused with has_children */
+  children?: boolean;
   session_id: string;
 }
 
@@ -875,6 +877,12 @@ export interface SessionsSessionsModel {
   provider: string;
 }
 
+export interface SessionsSessionsParent {
+  run_id: string;
+  session_id: string;
+  tool_call_id: string;
+}
+
 export interface SessionsSessionsUsageCost {
   /** each call rounded to a billionth, half up */
   amount: number;
@@ -912,6 +920,8 @@ export interface SessionsSessions {
   messages: number;
   /** what answers its prompts */
   model: SessionsSessionsModel;
+  /** of a child session: the call that it was made for */
+  parent?: SessionsSessionsParent;
   parent_id?: string;
   run_state: "idle" | "running" | "aborting";
   session_id: string;
@@ -1166,6 +1176,12 @@ export interface StateModel {
   provider: string;
 }
 
+export interface StateParent {
+  run_id: string;
+  session_id: string;
+  tool_call_id: string;
+}
+
 export interface StatePartial {
   message_id: string;
   text: string;
@@ -1196,6 +1212,8 @@ export interface StatePendingApprovals {
   /** of a question: the JSON Schema of the form, a flat object, as the server wrote it */
   schema?: Record<string, unknown>;
   session_id?: string;
+  /** of a child session: the titles from the root down to it */
+  session_path?: Array<string>;
   /** arguments, diff and schema are left out: the state of its session has them */
   shortened?: boolean;
   tool_call_id?: string;
@@ -1314,6 +1332,8 @@ export interface State {
   /** the entry that the session goes on from */
   leaf_id?: string;
   model: StateModel;
+  /** of a child session: the call that it was made for */
+  parent?: StateParent;
   /** the assistant message being streamed */
   partial?: StatePartial;
   /** of all sessions, the oldest first */
@@ -1369,6 +1389,8 @@ export interface StatusApproval {
   /** of a question: the JSON Schema of the form, a flat object, as the server wrote it */
   schema?: Record<string, unknown>;
   session_id?: string;
+  /** of a child session: the titles from the root down to it */
+  session_path?: Array<string>;
   /** arguments, diff and schema are left out: the state of its session has them */
   shortened?: boolean;
   tool_call_id?: string;

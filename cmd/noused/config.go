@@ -38,6 +38,7 @@ type Config struct {
 	Keys         map[string]string         // saved ones, by provider
 	Problems     []error                   // with keys and variables; they keep no daemon from starting
 	Limits       runloop.Limits
+	Children     runloop.Bounds
 	Agents       []agent.Spec   // one for each name
 	DefaultAgent string         // of sessions that name none; "": the daemon's own loop
 	Notify       notify.Options // as far as the file says
@@ -144,6 +145,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()
+	cfg.Children = r.children()
 	cfg.Notify = r.notify()
 	cfg.Agents = r.agents()
 	cfg.DefaultAgent = r.defaultAgent(cfg.Agents)

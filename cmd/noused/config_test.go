@@ -77,7 +77,7 @@ func TestConfigDefaults(t *testing.T) {
 		ChangesMax:   1 << 30,
 		Policy: policySettings{Config: home + "/.config/noused/config.toml", Rules: home +
 			"/.config/noused/rules.toml"},
-		BuiltinTools: true, Agents: agent.Known,
+		BuiltinTools: true, Agents: agent.Known, Children: defaultChildren,
 		ConfigDir: home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home +
 			"/.cache/noused/sandbox", Home: home,
 		Private: []string{
@@ -334,6 +334,7 @@ func TestConfigFile(t *testing.T) {
 		ChangesMax:   1 << 30,
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      2 << 20,
 		EventBuffer:  1 << 20,
 		DrainTimeout: 3 * time.Second,
@@ -360,6 +361,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		ToolsDirs:    []string{"/env/a", workdir(t) + "/b"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      3 << 20,
 		EventBuffer:  128 << 10,
 		DrainTimeout: 4 * time.Second,
@@ -391,6 +393,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		ToolsDirs:    []string{"/flag/a", workdir(t) + "/b:c"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		Agents:       agent.Known,
+		Children:     defaultChildren,
 		MaxLine:      4 << 20,
 		EventBuffer:  1 << 30,
 		LogLevel:     zapcore.DebugLevel,

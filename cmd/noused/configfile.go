@@ -21,6 +21,7 @@ type fileSections struct {
 	Model     struct{}            `toml:"model"`
 	Policy    struct{}            `toml:"policy"`
 	Limits    struct{}            `toml:"limits"`
+	Children  struct{}            `toml:"children"`
 	Notify    struct{}            `toml:"notify"`
 	Sandbox   struct{}            `toml:"sandbox"`
 	Retention struct{}            `toml:"retention"`

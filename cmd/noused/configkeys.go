@@ -65,6 +65,9 @@ var fileKeys = []fileKey{
 		"The agent that makes the turns of sessions which name none. Default: noused, the daemon's own.",
 	},
 
+	{"children.depth", "number", "How many sessions may be above a child session; 0: there are no children (default 2)."},
+	{"children.parallel", "number", "How many children of one run, theirs included, work at a time (default 8)."},
+	{"children.total", "number", "How many children one run may have, theirs included (default 50)."},
 	{"limits.run_tokens", "number", "A run that has read and said so many tokens asks before it goes on."},
 	{"limits.run_cost", "US dollars", "A run that has cost so much asks before it goes on."},
 	{

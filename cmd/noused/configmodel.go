@@ -242,6 +242,25 @@ func (r *resolver) limits() runloop.Limits {
 	return l
 }
 
+// defaultChildren are the bounds of children that nobody has set.
+var defaultChildren = runloop.Bounds{Depth: 2, Parallel: 8, Total: 50}
+
+// children are the bounds of [children].
+func (r *resolver) children() runloop.Bounds {
+	b := defaultChildren
+	for key, bound := range map[string]struct {
+		dst         *int
+		least, most int64
+	}{
+		"depth": {&b.Depth, 0, 8}, "parallel": {&b.Parallel, 1, 64}, "total": {&b.Total, 1, 1000},
+	} {
+		if v, from := r.file.find("children." + key); v != nil {
+			*bound.dst = int(r.asCount(v, from, bound.least, bound.most))
+		}
+	}
+	return b
+}
+
 // maxRunTokens is more than any run uses.
 const maxRunTokens = 1 << 50
 

@@ -43,6 +43,7 @@ import (
 	"noused/internal/tool/mcp"
 	"noused/internal/tool/narratoria"
 	"noused/internal/tool/registry"
+	"noused/internal/worktree"
 )
 
 // newID makes an id that is unique for ever: a UUIDv7 behind a short prefix.
@@ -236,6 +237,8 @@ func (d *Daemon) wire() error {
 		Instructions: instructionsAdapter{told, d.models}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
 		Agents: hostedAgents{d.agents}, Token: d.tokens.is,
 		Changes:         d.openChanges(),
+		Children:        d.cfg.Children,
+		Worktrees:       childTrees{confinedGit(d.tools), worktree.Home(os.Getenv)},
 		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,

@@ -159,6 +159,7 @@ type Verdict struct {
 	NotOnce            bool   // a hosted agent has no way to allow this one call
 	Changes            bool   // a file, which can be shown before
 	Reads              bool   // the call changes nothing, whatever its arguments are
+	Delegates          bool   // the call is one of the built-in tool agent: the run loop makes it
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed
 	Path               string // that it is about (Invocation.Path)
@@ -209,6 +210,7 @@ const (
 	Denied      = "denied"      // by a person, their mode, or since nobody answered
 	Interrupted = "interrupted" // the daemon stopped while the call ran
 	HookObjects = "hook"        // the call was made, and a hook objects to what came of it
+	AtLimit     = "at_limit"    // a bound of [children]
 )
 
 // Failed returns the result of a call that went wrong, readable by the model.
@@ -271,8 +273,10 @@ type ToolInfo struct {
 	Problem  string
 	// ReadOnly: the tool says that it changes nothing.
 	ReadOnly bool
-	Unheard  bool // not healthy as it has not said yet what it can do
-	Silent   bool // not healthy as it said nothing when it was started, and is not started again as it is
+	// Delegates: it is the built-in tool agent, whose calls the run loop makes.
+	Delegates bool
+	Unheard   bool // not healthy as it has not said yet what it can do
+	Silent    bool // not healthy as it said nothing when it was started, and is not started again as it is
 }
 
 // AuditEvent is what the audit journal keeps of something that happened

@@ -156,6 +156,10 @@ func (n *Notifier) word(h timedEvent, watch *alert.Watch) *Word {
 	if !ok {
 		return nil
 	}
+	about, known := n.o.Session(ref.SessionID)
+	if known && about.Parent != nil && a.Kind != alert.Approval { // its parent tells what it came to
+		return nil
+	}
 	w := &Word{Event: a.Kind, Message: a.Message, SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
 	if ev, ok := h.ev.(protocol.Status); ok {
 		w.Approval = ev.Approval
@@ -163,8 +167,8 @@ func (n *Notifier) word(h timedEvent, watch *alert.Watch) *Word {
 	if a.Took > 0 {
 		w.Message += fmt.Sprintf(" (%v)", a.Took.Round(time.Second))
 	}
-	if s, ok := n.o.Session(w.SessionID); ok {
-		w.Title, w.Workdir = s.Title, s.Workdir
+	if known {
+		w.Title, w.Workdir = about.Title, about.Workdir
 	}
 	if w.Title != "" {
 		w.Message = w.Title + ": " + w.Message

@@ -108,6 +108,8 @@ type Approval struct {
 
 	Path string `json:"path,omitzero" doc:"of a file tool whose path a symbolic link leads elsewhere: where it leads; an allowed call touches nothing else"`
 
+	SessionPath []string `json:"session_path,omitzero" doc:"of a child session: the titles from the root down to it"`
+
 	Schema jsontext.Value `json:"schema,omitzero" type:"object" doc:"of a question: the JSON Schema of the form, a flat object, as the server wrote it"`
 
 	Options []ApprovalOption `json:"options"`

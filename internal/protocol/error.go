@@ -55,6 +55,7 @@ const (
 	UnsupportedByAgent Reason = "unsupported_by_agent"
 	Busy               Reason = "busy"
 	NoSuchRewind       Reason = "no_such_rewind"
+	HasChildren        Reason = "has_children"
 )
 
 // CauseBegun is the cause of a shutting_down that ends a command which had begun. Without

@@ -312,6 +312,7 @@ type ListSessionsParams struct {
 // the active session has to be named, too.
 type DeleteSessionParams struct {
 	SessionID string `json:"session_id" min:"1"`
+	Children  bool   `json:"children,omitzero" wire:"added" doc:"its child sessions, and theirs, are deleted before it; without that a session that has any is refused with has_children"`
 }
 
 // SearchSessionsParams is the payload of search_sessions. Text is looked for as

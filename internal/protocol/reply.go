@@ -44,6 +44,7 @@ type State struct {
 	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
 	Agent        string         `json:"agent" wire:"added" doc:"what makes the session's turns: a hosted agent, or noused, the daemon's own loop"`
+	Parent       *Parent        `json:"parent,omitzero" wire:"added" doc:"of a child session: the call that it was made for"`
 	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model learns of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
@@ -401,6 +402,7 @@ type SessionInfo struct {
 	Messages  int       `json:"messages"`
 	RunState  RunState  `json:"run_state" enum:"idle,running,aborting"`
 	ParentID  string    `json:"parent_id,omitzero"`
+	Parent    *Parent   `json:"parent,omitzero" wire:"added" doc:"of a child session: the call that it was made for"`
 	Usage     Usage     `json:"usage,omitzero" wire:"added" doc:"of the whole session; absent where it is nothing"`
 
 	Workdir        string     `json:"workdir" wire:"added" doc:"the folder that the session lives in"`
@@ -411,6 +413,13 @@ type SessionInfo struct {
 	Agent          string     `json:"agent" wire:"added" doc:"what makes its turns: a hosted agent, or noused, the daemon's own loop"`
 	LastText       string     `json:"last_text,omitzero" wire:"added" doc:"the last line of the latest answer, in at most 120 characters; of one that is being streamed the last line so far"`
 	Working        *Working   `json:"working,omitzero" wire:"added" doc:"what its run is doing; absent while it is idle, or was not taken up again yet"`
+}
+
+// Parent is the call of the tool agent that a child session was made for.
+type Parent struct {
+	SessionID  string `json:"session_id"`
+	RunID      string `json:"run_id"`
+	ToolCallID string `json:"tool_call_id"`
 }
 
 // Working says what a run is doing. ToolName is that of the call that runs, ""

@@ -3,6 +3,7 @@ package runloop
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,7 +56,7 @@ type keptRule struct {
 // it or asks.
 func (m *machine) decideCall(call model.ToolCall) {
 	inv := m.invocation(call)
-	v := m.judged(inv)
+	v := m.leaving(call, m.judged(inv))
 	if v.Failure != nil {
 		m.failCall(call, *v.Failure, false)
 		m.afterCall()
@@ -83,7 +84,7 @@ func (m *machine) act(inv *model.Invocation, v model.Verdict, diff string) {
 		m.askCall(inv.ToolCall, v, diff)
 	default:
 		inv.Allowed = v.Decision == model.Allow
-		m.startCall(inv, v.Reads)
+		m.startCall(inv, v)
 	}
 }
 
@@ -100,19 +101,24 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
 		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked
+		guard.Delegates = rules.Delegates
 		return guard
 	}
 	return rules
 }
 
 // startCall makes a call that may be made; one that reads changes nothing.
-func (m *machine) startCall(inv *model.Invocation, reads bool) {
+func (m *machine) startCall(inv *model.Invocation, v model.Verdict) {
+	if v.Delegates {
+		m.delegate(inv.ToolCall)
+		return
+	}
 	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
 	q := m.s.Run.Question
 	filled := q != nil && q.CallID == m.call.ID && len(q.Arguments) > 0 // the message has others
 	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
-	w := work{tool: inv, before: m.recordFirst(reads || m.searches(inv.ToolCall) || m.hosted())}
+	w := work{tool: inv, before: m.recordFirst(v.Reads || m.searches(inv.ToolCall) || m.hosted())}
 	m.call.Arguments, m.msg.calls = nil, nil
 	if len(inv.Arguments) > longArguments && !filled {
 		w.made, w.size, inv.Arguments = m.s.Calling(), len(inv.Arguments), nil
@@ -188,7 +194,7 @@ func (m *machine) overBudget(why *protocol.Error) {
 		m.endTurn(protocol.StopError, why)
 		return
 	}
-	used := m.s.Run.Usage
+	used := m.treeUsage()
 	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
 		Options: []session.ApprovalOption{
@@ -247,6 +253,9 @@ func (m *machine) question() *protocol.Approval {
 	}
 	if q.Linked {
 		out.Path = q.Path
+	}
+	if p := m.s.Parent; p != nil {
+		out.SessionPath = append(slices.Clone(p.Titles), m.s.Title)
 	}
 	for _, o := range q.Options {
 		out.Options = append(out.Options, protocol.ApprovalOption{ID: o.ID, Decision: o.Decision, Pattern: o.Pattern})
@@ -381,7 +390,7 @@ func (m *machine) startAllowed(call model.ToolCall) {
 	}
 	inv.Allowed, inv.Path = v.Decision != "", cmp.Or(v.Path, asked)
 	inv.Option = m.s.Run.Question.Decided.Option
-	m.startCall(inv, v.Reads)
+	m.startCall(inv, v)
 }
 
 // resumeQuestion goes on where a former daemon asked something. What was answered
@@ -524,7 +533,7 @@ func (m *machine) afterLook(in lookedIn) {
 		m.afterCall()
 		return
 	}
-	m.act(inv, m.stricter(v, in.guard), in.diff)
+	m.act(inv, m.stricter(m.leaving(inv.ToolCall, v), in.guard), in.diff)
 }
 
 func (in approvalModeIn) step(m *machine) {

@@ -40,9 +40,66 @@ func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModePar
 	if _, err := personOf(ctx, protocol.SetApprovalMode.Name()); err != nil {
 		return protocol.ApprovalModeAccepted{}, err
 	}
-	return requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+	if err := h.modeOfParent(ctx, p); err != nil {
+		return protocol.ApprovalModeAccepted{}, err
+	}
+	out, err := requestAs[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return approvalModeIn{t, p.Mode}
 	})
+	if err == nil {
+		err = h.lowerChildren(ctx, p)
+	}
+	return out, err
+}
+
+// modeOrder has the approval modes, those that allow more later.
+var modeOrder = []protocol.ApprovalMode{protocol.ApprovalsDeny, protocol.ApprovalsAsk, protocol.ApprovalsAuto}
+
+// lowerChildren gives a session's mode to those of its children that are allowed more.
+func (h *Hub) lowerChildren(ctx context.Context, p protocol.SetApprovalModeParams) error {
+	children, err := query(ctx, h, p.SessionID, func(m *machine) ([]string, error) {
+		return slices.Clone(m.s.Children), nil
+	})
+	for _, id := range children {
+		mode, wrong := readSession(ctx, h, id, func(m *machine) (protocol.ApprovalMode, error) {
+			return m.s.ApprovalMode, nil
+		})
+		if wrong == nil && slices.Index(modeOrder, mode) > slices.Index(modeOrder, p.Mode) {
+			_, wrong = h.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+				Scope: protocol.Scope{SessionID: id}, Mode: p.Mode,
+			})
+		}
+		if wrong != nil && !gone(wrong) {
+			err = cmp.Or(err, wrong)
+		}
+	}
+	return err
+}
+
+// modeOfParent refuses a mode by which a child session may do more than its parent.
+func (h *Hub) modeOfParent(ctx context.Context, p protocol.SetApprovalModeParams) error {
+	parent, err := query(ctx, h, p.SessionID, func(m *machine) (string, error) {
+		if m.s.Parent == nil {
+			return "", nil
+		}
+		return m.s.Parent.SessionID, nil
+	})
+	if err != nil || parent == "" {
+		return err
+	}
+	mode, err := readSession(ctx, h, parent, func(m *machine) (protocol.ApprovalMode, error) {
+		return m.s.ApprovalMode, nil
+	})
+	switch {
+	case gone(err):
+		return nil
+	case err != nil:
+		return err
+	case slices.Index(modeOrder, p.Mode) > slices.Index(modeOrder, mode):
+		return protocol.Rejectf(protocol.Forbidden, "mode: the parent, session %s, has %q, and a child is allowed no more",
+			parent, mode)
+	}
+	return nil
 }
 
 // personOf refuses what only a person may do to whatever the daemon has started,

@@ -183,7 +183,7 @@ func (h *Hub) callable(ctx context.Context, id string, all protocol.Tools) (prot
 	}
 	all.Tools = slices.DeleteFunc(all.Tools, func(t protocol.ToolInfo) bool {
 		server, _, _ := strings.Cut(t.Name, ".")
-		return !t.Active || !t.Healthy || t.Protocol == mcp && slices.Contains(own, server)
+		return !t.Active || !t.Healthy || t.Name == agentTool || t.Protocol == mcp && slices.Contains(own, server)
 	})
 	return all, nil
 }

@@ -27,6 +27,7 @@ type toolset struct {
 	window   int64    // of the model, in tokens
 	deferred session.ToolsDeferred
 	turn     string // that a request is made in
+	leaf     bool   // the session has no children
 }
 
 // any reports that there may be tools to learn of.
@@ -95,7 +96,7 @@ func (s toolset) callable(listed []model.ToolInfo) []model.ToolInfo {
 		active[name] = true
 	}
 	return slices.DeleteFunc(slices.Clone(listed), func(t model.ToolInfo) bool {
-		return !t.Healthy || !s.all && !active[t.Name]
+		return !t.Healthy || !s.all && !active[t.Name] || s.leaf && t.Delegates
 	})
 }
 
@@ -227,6 +228,7 @@ func (l *loop) inTurn(s toolset, listed []model.ToolInfo) []model.ToolInfo {
 // toolset is what the session lets its model call.
 func (m *machine) toolset() toolset {
 	s := toolset{from: m.scope(), all: !m.s.ToolsChosen, active: m.s.Tools, window: m.window(), deferred: m.s.Deferred}
+	s.leaf = m.hosted() || m.s.Depth() >= m.bounds.Depth
 	run := m.s.Run
 	if run == nil {
 		return s

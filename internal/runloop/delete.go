@@ -3,7 +3,9 @@ package runloop
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -31,6 +33,20 @@ func (in deleteIn) step(m *machine) {
 // anyone who asks for the session meanwhile waits, and is told that there is none.
 func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
 	id := p.SessionID
+	children, err := h.childrenOf(ctx, id)
+	switch {
+	case err != nil:
+		return protocol.SessionDeleted{}, err
+	case len(children) > 0 && !p.Children:
+		return protocol.SessionDeleted{}, protocol.Rejectf(protocol.HasChildren,
+			"session %s has %s: delete them with it by \"children\": true", id, format.Count(len(children), "child session"))
+	}
+	for _, child := range children {
+		_, err := h.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: child, Children: true})
+		if err != nil && !gone(err) {
+			return protocol.SessionDeleted{}, err
+		}
+	}
 	l, unclaim, err := h.claim(ctx, id)
 	if err != nil {
 		return protocol.SessionDeleted{}, err
@@ -49,6 +65,20 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 		}
 	}
 	return protocol.SessionDeleted{SessionID: id}, nil
+}
+
+// childrenOf are the child sessions of a session that are there.
+func (h *Hub) childrenOf(ctx context.Context, id string) ([]string, error) {
+	children, err := readSession(ctx, h, id, func(m *machine) ([]string, error) {
+		if m.s.Run != nil {
+			return nil, runInProgress(m.s.ID, m.s.Run.ID)
+		}
+		return slices.Clone(m.s.Children), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(children, func(id string) bool { return !h.env.Store.Exists(id) }), nil
 }
 
 // claim returns the loop of a session, and sees to it that nobody opens the

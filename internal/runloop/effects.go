@@ -28,6 +28,8 @@ type effects struct {
 	pause   bool               // the next program has it
 	faults  []error            // for the log
 	settle  bool               // what the turn has changed is written down
+	// children are started, or stopped, once all that is on the disk.
+	children []childWork
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }
@@ -70,15 +72,19 @@ type work struct {
 	before string // not "": a turn, for which the folder is recorded before the tool is called
 	after  string // not "": a turn, for which the folder is recorded
 	rewind *rewindWork
+	child  *childWait // a call's child, which has been started
 }
 
 // cancels reports that it is the end of what runs.
 func (w work) cancels() bool {
-	return w.call == nil && w.tool == nil && w.look == nil && w.stop == nil && w.after == "" && w.rewind == nil
+	return w.call == nil && w.tool == nil && w.look == nil && w.stop == nil && w.after == "" && w.rewind == nil &&
+		w.child == nil
 }
 
 // waits reports that it starts once what was decided is on the disk.
-func (w work) waits() bool { return w.tool != nil || w.rewind != nil || w.after != "" }
+func (w work) waits() bool {
+	return w.tool != nil || w.rewind != nil || w.after != "" || w.child != nil
+}
 
 // precheck finds out more of a call before it is decided: what orchestrators say, and
 // what it would change.

@@ -45,7 +45,8 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models, Agents,
-// Changes, Token, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
+// Changes, Children, Worktrees, Token, MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health
+// and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in all sessions where there are no Models.
@@ -68,6 +69,10 @@ type Options struct {
 	Token func(sessionID, token string) bool
 	// Changes record what turns do to folders. Nil: nothing does.
 	Changes Changes
+	// Children bounds child sessions. Zero: there are none.
+	Children Bounds
+	// Worktrees are made for children that want one. Nil: none can be.
+	Worktrees Worktrees
 	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.
@@ -103,6 +108,8 @@ type env struct {
 	idle      atomic.Int64        // bytes that idle sessions have in memory
 	rested    func()              // a loop has ended, or may be closed while it drains
 	broken    func(*loop)         // a loop ends before its time; its failure is set
+	hub       *Hub
+	forest    *forest
 }
 
 // Hub finds, opens and closes sessions. Make it with NewHub, give it its
@@ -141,6 +148,7 @@ func NewHub(o Options) *Hub {
 		state: lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
 	}
 	h.env = &env{
+		hub: h, forest: &forest{bounds: o.Children},
 		Options: o, reports: semaphore.NewWeighted(maxReports), answers: budget.NewPool(maxAnswers),
 		requests: budget.NewPool(maxRequests), arguments: budget.NewPool(maxArguments), waiting: budget.New(maxWaiting),
 		waking:    make(chan struct{}, maxWaking),

@@ -260,13 +260,15 @@ func (in abortIn) step(m *machine) {
 	m.record(session.AbortRequested{RunID: run.ID})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusAbortRequested, Message: "the run is being aborted"})
 	m.reply(in.ticket, answer)
-	if m.hosted() && m.phase == parked && m.s.Run.Started != "" { // the next daemon ends the call, and the run
+	if m.phase == parked && (m.hosted() && run.Started != "" || len(run.Awaited()) > 0) { // the next daemon ends it
 		return
 	}
 	switch m.phase {
 	case calling: // its result ends the run
 		m.withdraw(protocol.ByAbort)
-		m.out.work = append(m.out.work, work{gen: m.gen})
+		if !m.stopChildren() {
+			m.out.work = append(m.out.work, work{gen: m.gen})
+		}
 	case streaming:
 		m.cancel()
 		if m.msg.started {
@@ -288,15 +290,11 @@ func (in abortIn) step(m *machine) {
 // finishAbort ends an aborted run once nothing of it runs any more.
 func (m *machine) finishAbort() {
 	m.withdraw(protocol.ByAbort)
+	if m.awaitStopped() {
+		return
+	}
 	for _, call := range m.s.Run.Calls {
-		m.record(session.MessageAdded{
-			ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-			Message: model.Message{
-				Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name,
-				Text: "not run: the run was aborted",
-			},
-			NotRun: protocol.NotRunAborted,
-		})
+		m.notRun(call)
 	}
 	if m.s.Run.TurnOpen {
 		m.endTurn(protocol.StopAborted, nil)

@@ -18,7 +18,7 @@ type Limits struct {
 
 // overLimit tells which limit lets no further call of the model be made.
 func (m *machine) overLimit() *protocol.Error {
-	used, granted := m.s.Run.Usage, m.s.Run.Granted
+	used, granted := m.treeUsage(), m.s.Run.Granted
 	tokens := used.InputTokens + used.OutputTokens
 	if granted.DayCost > m.today { // it was yesterday's
 		granted.DayCost = 0

@@ -180,7 +180,7 @@ func (h *Hub) summaryInfo(s session.Summary) protocol.SessionInfo {
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 		Workdir: cmp.Or(s.Workdir, h.env.Workdir), LastStopReason: s.LastStop, Unread: s.Unread, LastText: s.Said,
-		WaitingFor: waits, Agent: agentName(s.Agent),
+		WaitingFor: waits, Agent: agentName(s.Agent), Parent: wireParent(s.Parent),
 		Model: wireModel(answers, h.env.own()),
 	}
 }
@@ -193,7 +193,7 @@ func (m *machine) info() protocol.SessionInfo {
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: m.runState(), ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 		Workdir: m.workdir(), LastStopReason: s.LastRun.StopReason, Unread: s.Unread, LastText: s.Said,
-		Model: wireModel(m.model(), m.ownModel()), Agent: agentName(s.Agent),
+		Model: wireModel(m.model(), m.ownModel()), Agent: agentName(s.Agent), Parent: wireParent(s.Parent),
 	}
 	if s.Run == nil {
 		return info

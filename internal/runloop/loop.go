@@ -91,7 +91,12 @@ type loop struct {
 	told     int                 // bytes that asked has of the budget of questions
 	late     *time.Timer         // for it, where it may not wait for ever
 	held     int                 // bytes of the budget of sessions that wait
-	failure  error               // what ended the loop before its time; read it once done is closed
+	inTree   treeReport
+
+	delegates  map[string]*delegate // by call
+	delegating atomic.Int32         // of them, whose goroutines have not ended
+
+	failure error // what ended the loop before its time; read it once done is closed
 }
 
 var (
@@ -121,8 +126,10 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	if e.Modules != nil {
 		l.m.stopHooks = e.Modules.Stops
 	}
+	l.m.bounds, l.m.reserve = e.Children, e.forest.reserve
 	l.openAgent(s)
 	l.announce()
+	l.account()
 	return l
 }
 
@@ -303,6 +310,7 @@ func (l *loop) batch(in input) (err error) {
 		if l.env.Spent != nil {
 			l.m.today = l.env.Spent(now)
 		}
+		l.learnOfTree(in)
 		l.m.step(now, in)
 		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || n == batchSize {
 			return l.commit()
@@ -366,6 +374,7 @@ func (l *loop) commit() error {
 		}
 	}
 	l.run.Store(l.runInfo())
+	l.account()
 	l.announce() // a reader of the events finds the same in lists
 	if len(out.events) > 0 {
 		lines := l.env.Events.Append(out.events...)
@@ -389,6 +398,8 @@ func (l *loop) commit() error {
 			l.drop(r.ended.runID)
 		}
 	}
+	l.delegateAll(out.children)
+	l.forgetDelegates()
 	if !early {
 		l.startAll(out.work)
 	}
@@ -466,7 +477,7 @@ func (l *loop) tellQuestion() {
 
 // evictable reports that the session can be closed without anybody noticing.
 func (l *loop) evictable() bool {
-	return !l.busy.Load() && l.working.Load() == 0 && len(l.mailbox) == 0
+	return !l.busy.Load() && l.working.Load() == 0 && l.delegating.Load() == 0 && len(l.mailbox) == 0
 }
 
 // announce has others see what the session has come to.
@@ -524,6 +535,10 @@ func (l *loop) start(w work) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	workdir := l.m.workdir()
+	var child *delegate
+	if w.child != nil {
+		child = l.delegates[w.child.callID]
+	}
 	l.cancel = cancel
 	l.working.Add(1)
 	l.running.Go(func() {
@@ -540,6 +555,8 @@ func (l *loop) start(w work) {
 			l.doRewind(ctx, w.gen, *w.rewind)
 		case w.stop != nil:
 			l.checkStop(ctx, w.gen, *w.stop)
+		case w.child != nil:
+			l.awaitChild(ctx, w.gen, child, w.child.most)
 		default:
 			l.runPrecheck(ctx, w.gen, *w.look)
 		}

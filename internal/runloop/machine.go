@@ -74,6 +74,13 @@ type machine struct {
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string
+	// bounds are those of child sessions; the zero Bounds: there are none.
+	bounds Bounds
+	// reserve counts one more child below the run at the root, and reports whether there may
+	// be one. Nil: always.
+	reserve func(root, runID string) bool
+	// elsewhere is what the other runs of the tree have used, as of now.
+	elsewhere model.Usage
 
 	now       time.Time
 	out       effects
@@ -92,6 +99,8 @@ type machine struct {
 	leftOut   []string         // of the instructions, as people have been told
 	waiters   []ticket         // answered when the run ends
 	postponed []input          // stepped again when the session becomes idle
+	watchers  []ticket         // of a parent: answered when the run ends
+	skipping  bool             // the child that is waited for was stopped for a steer
 	draining  bool
 	deleted   bool // takes no further input
 }
@@ -399,6 +408,10 @@ func (m *machine) nextCall() {
 	if m.park() {
 		return
 	}
+	if child, ok := run.Child(run.Calls[0].ID); ok {
+		m.callChild(run.Calls[0], child)
+		return
+	}
 	if why, ok := m.refusal(run.Calls[0]); ok {
 		m.failCall(run.Calls[0], why, false)
 		m.afterCall()
@@ -487,10 +500,7 @@ func (m *machine) afterCall() {
 		m.nextCall()
 		return
 	}
-	for _, call := range m.s.Run.Calls {
-		m.failCall(call, model.ToolResult{Text: "skipped: the user steered the run before this call"}, true)
-	}
-	m.endTurn(protocol.StopSteered, nil)
+	m.skipRest()
 }
 
 // endTurn closes the turn and takes the next one, or ends the run.
@@ -547,9 +557,15 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
 		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
-	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: !run.Outside || run.Turn > 1}
+	fact := session.RunEnded{
+		RunID: run.ID, StopReason: stop, Unread: (!run.Outside || run.Turn > 1) && run.Root == "",
+		Waits: len(m.s.Background) > 0,
+	}
 	if as := run.Terms.As; as != nil {
 		fact.As = as.Name
+	}
+	if used, children := run.Below(); children > 0 {
+		fact.Spent, fact.Children = &used, children
 	}
 	if why != nil {
 		fact.Code, fact.Error, end.Error = why.Code, why.Message, wireRunError(why)
@@ -560,6 +576,10 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 		m.out.replies = append(m.out.replies, reply{to: w, ended: endOf(fact, run.Output, nil)})
 	}
 	m.waiters = nil
+	for _, w := range m.watchers {
+		m.reply(w, childEndOf(fact, run.Usage))
+	}
+	m.watchers = nil
 	m.endOutside()
 	m.becomeIdle()
 }

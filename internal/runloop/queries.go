@@ -119,7 +119,7 @@ func (m *machine) state() protocol.State {
 		Queued: m.queued(),
 		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
 		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
-		ApprovalMode: s.ApprovalMode, Agent: agentName(s.Agent),
+		ApprovalMode: s.ApprovalMode, Agent: agentName(s.Agent), Parent: wireParent(s.Parent),
 	}
 	if m.hosted() {
 		st.Model, st.Context.Window = m.agentModel(), 0

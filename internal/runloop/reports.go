@@ -88,6 +88,14 @@ func weight(in input) int64 {
 		n = len(in.call.Arguments)
 	case toolDoneIn:
 		n = len(in.result.Text) + len(in.result.Value)
+	case childDoneIn:
+		n = len(in.result.Text) + len(in.result.Value)
+	case childReportIn:
+		n = len(in.text)
+	case childRunIn:
+		if in.start != nil {
+			n = len(in.start.text)
+		}
 	}
 	return int64(min(n, maxReports))
 }

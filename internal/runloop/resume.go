@@ -21,6 +21,7 @@ type (
 
 func (in resumeIn) step(m *machine) {
 	m.keepRules()
+	m.resumeChildren()
 	if m.takenUp() {
 		return
 	}
@@ -120,7 +121,7 @@ func (m *machine) endInterrupted() {
 // daemon ended, if any was. It is not run again.
 func (m *machine) answerInterrupted() bool {
 	i := slices.IndexFunc(m.s.Run.Calls, func(c model.ToolCall) bool { return c.ID == m.s.Run.Started })
-	if i < 0 {
+	if _, delegated := m.s.Run.Child(m.s.Run.Started); i < 0 || delegated {
 		return false
 	}
 	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted,
@@ -130,6 +131,7 @@ func (m *machine) answerInterrupted() bool {
 }
 
 func (m *machine) giveUp(why *protocol.Error) {
+	m.stopChildren()
 	m.withdraw(protocol.ByAbort)
 	end := func() { m.endRun(protocol.StopError, why) }
 	if m.s.Run.TurnOpen {
@@ -177,6 +179,10 @@ func (drainIn) step(m *machine) {
 		m.park()
 	case calling: // the call may end without an answer, and cannot outlive the daemon with one
 		m.withdraw(protocol.ByRestart)
+		if len(m.s.Run.Awaited()) > 0 { // the next daemon waits on
+			m.cancel()
+			m.park()
+		}
 	}
 }
 

@@ -2,14 +2,14 @@ package runloop
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
 
-// A session may wait for an answer for days, and many may at once. There is room
+// A session may wait for an answer, or a child, for days, and many may at once. There is room
 // for what some of them have in memory; each of the others is shed: its loop goes
 // on without history and journal, and reads them again for its next input.
 const (
@@ -22,10 +22,10 @@ const (
 // for it, and sheds it else. What an idle one has there is counted.
 func (l *loop) settle() {
 	want, size := 0, min(memoryShare*l.journal.Size(), l.m.s.Memory())
-	switch l.m.phase {
-	case waiting:
+	switch {
+	case l.m.phase == waiting, l.m.waitsForChild():
 		want, size = int(size), 0
-	case idle:
+	case l.m.phase == idle:
 	default:
 		size = 0
 	}
@@ -52,14 +52,17 @@ func (l *loop) wake() (release func(), err error) {
 	release = func() { <-l.env.waking }
 	state, journal, problems, err := l.env.Store.Load(context.Background(), l.id)
 	l.env.reportProblems(l.id, problems)
-	if err == nil && (state.Run == nil || !state.Run.Question.Open()) {
-		err = fmt.Errorf("the approval that it waited for is gone from its journal: %w", journal.Close())
+	if err == nil && (state.Run == nil || !state.Run.Question.Open() && !state.Run.WaitsForChild()) {
+		err = errors.Join(errors.New("what it waited for is gone from its journal"), journal.Close())
 	}
 	if err != nil {
 		release()
 		return nil, l.broke("the session's journal cannot be read", err)
 	}
 	l.m.s, l.journal = state, journal
+	if call := state.Run.Call(state.Run.Started); call.ID != "" {
+		l.m.call = model.ToolCall{ID: call.ID, Name: call.Name}
+	}
 	l.isShed.Store(false)
 	return release, nil
 }

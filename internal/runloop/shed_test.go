@@ -66,7 +66,7 @@ var meanwhile = map[string]struct {
 		return err
 	}, "run_in_progress"},
 	"delete_session": {func(f *fixture, s protocol.Scope) error {
-		_, err := f.deleteSession(context.Background(), protocol.DeleteSessionParams(s))
+		_, err := f.deleteSession(context.Background(), protocol.DeleteSessionParams{SessionID: s.SessionID})
 		return err
 	}, "run_in_progress"},
 	"compact_session": {func(f *fixture, s protocol.Scope) error {

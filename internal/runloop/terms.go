@@ -39,9 +39,9 @@ func (m *machine) spentTerms() *protocol.Error {
 	case terms.MaxModelCalls > 0 && m.s.Run.Answers >= terms.MaxModelCalls:
 		return protocol.Errorf(protocol.OverBudget, "the run has called the model %s, and that is its limit",
 			format.Count(m.s.Run.Answers, "time"))
-	case terms.MaxCost > 0 && m.s.Run.Usage.Cost >= terms.MaxCost:
+	case terms.MaxCost > 0 && m.treeUsage().Cost >= terms.MaxCost:
 		return protocol.Errorf(protocol.OverBudget, "the run has cost %s USD, and its limit is %s",
-			dollars(m.s.Run.Usage.Cost), dollars(terms.MaxCost))
+			dollars(m.treeUsage().Cost), dollars(terms.MaxCost))
 	}
 	return nil
 }

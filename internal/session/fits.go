@@ -61,6 +61,15 @@ func (s *State) fits(fact Fact) error {
 		return errors.Join(s.isNew(f.ID), usageFits(f.Usage))
 	case Patched:
 		return usageFits(f.Usage)
+	case ChildStarted:
+		if f.CallID == "" || f.ChildID == "" || f.ChildRunID == "" {
+			return errNoID
+		}
+		if s.Run == nil || s.Run.ID != f.RunID {
+			return fmt.Errorf("a child of run %.128q, which is not active", f.RunID)
+		}
+	case ChildEnded:
+		return usageFits(f.Spent)
 	case ToolStarted:
 		if f.CallID == "" {
 			return errNoID

@@ -36,6 +36,7 @@ func (s *State) apply(r Record) error {
 		s.ID, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.ParentID, f.Workdir, r.At
 		s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
 		s.Servers, s.Agent, s.Titled = f.Servers, f.Agent, f.Title != ""
+		s.Parent, s.Answers = f.Parent, slices.Clone(f.Rules)
 	case MarkedRead:
 		s.Unread = false
 		return nil // the session is as it was
@@ -79,6 +80,7 @@ func (s *State) apply(r Record) error {
 	case RunStarted:
 		s.Run = &Run{
 			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Outside: s.isOutside(f.RunID),
+			Root: s.rootOf(f.RunID),
 		}
 		if f.Model != (model.Choice{}) {
 			s.Answered = f.Model
@@ -86,7 +88,7 @@ func (s *State) apply(r Record) error {
 	case RuleKept:
 		s.kept(f.ApprovalID)
 	default:
-		if s.applySetting(r.Fact) || s.applyChanges(r.Fact) {
+		if s.applySetting(r.Fact) || s.applyChanges(r.Fact) || s.applyChildren(r.Fact) {
 			break
 		}
 		if err := s.applyRun(r.Fact, r.At); err != nil {
@@ -156,6 +158,9 @@ func (s *State) applyInput(f Input, at time.Time) {
 		s.Run.AskedAgain++
 	case of && f.Command == CommandOnStop:
 		s.Run.SentBack = true
+	}
+	if f.Command == CommandAgent {
+		s.delivered(f.Key)
 	}
 	s.Title, s.TitleInherited = retitled(s.Title, s.TitleInherited, f)
 	if f.Key == "" {
@@ -271,20 +276,21 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		case f.Fault:
 			run.Faults++
 		// a run that waits has done nothing that could crash a daemon
-		case !run.Parked && (run.Question == nil || run.Question.Form()):
+		case !run.Parked && !run.WaitsForChild() && (run.Question == nil || run.Question.Form()):
 			run.Crashes++
 		}
 		run.Parked = false
 		run.Open, run.Said = MessageStarted{}, Piece{} // what came of it stands before this
 	case RunEnded:
 		s.ended = append(s.ended, &Ended{
-			RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began),
+			RunEnded: f.alone(), Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began),
 			after: len(s.order),
 		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
+		ended := f.alone()
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
-				a.Ended = &f
+				a.Ended = &ended
 				s.keys[k] = a
 			}
 		}

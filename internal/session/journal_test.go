@@ -142,6 +142,23 @@ func life() []Record {
 			Was: "m6", Undoes: "rew-0",
 		},
 		RewindEnded{RewindID: "rew-1", TakenBack: true},
+		Input{
+			InputID: "in-6", Kind: "prompt", Command: "agent", Text: "look", RunID: "run-6", Key: "ses-9@run-9",
+			Root: "run-0",
+		},
+		RunStarted{RunID: "run-6"},
+		ChildStarted{
+			RunID: "run-6", CallID: "call-3", MessageID: "m6", ChildID: "ses-2", ChildRunID: "run-7", Description: "tests",
+			New: true,
+		},
+		ChildEnded{CallID: "call-3", ChildRunID: "run-7", Spent: &model.Usage{InputTokens: 3, OutputTokens: 2}, Children: 1},
+		ChildStarted{
+			RunID: "run-6", CallID: "call-4", MessageID: "m6", ChildID: "ses-2", ChildRunID: "run-8", Background: true,
+		},
+		RunEnded{
+			RunID: "run-6", StopReason: "completed", Waits: true, Spent: &model.Usage{InputTokens: 3, OutputTokens: 2},
+			Children: 3,
+		},
 	}
 	var records []Record
 	for i, f := range facts {

@@ -58,6 +58,9 @@ type Created struct {
 	Agent string `json:"agent,omitzero"`
 	// Servers are there for this session alone.
 	Servers []model.Server `json:"mcp_servers,omitempty"`
+	// Parent is set of a child session, and Rules are then the answers of its parent.
+	Parent *Parent          `json:"parent,omitzero"`
+	Rules  []jsontext.Value `json:"rules,omitempty"`
 }
 
 // TitleSet gives the session another title. Agent says that its hosted agent did, which
@@ -85,6 +88,8 @@ type Input struct {
 
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"` // of the run that it starts
 	Terms     Terms                 `json:"terms,omitzero"`     // of that run
+	// Root is the run at the root of the tree that the run it starts belongs to, "" for itself.
+	Root string `json:"root_run_id,omitzero"`
 }
 
 // Terms are what a prompt asks of the run that it starts. The zero Terms ask nothing.
@@ -190,6 +195,11 @@ type RunEnded struct {
 	Error      string              `json:"error,omitzero"`
 	Unread     bool                `json:"unread,omitzero"`
 	As         string              `json:"as,omitzero"` // the named agent that made it
+	// Waits says that a child in the background works on, whose result starts the next run.
+	Waits bool `json:"waits,omitzero"`
+	// Spent is what the run's children have used, Children how many there were below it.
+	Spent    *model.Usage `json:"spent,omitzero"`
+	Children int          `json:"children,omitzero"`
 }
 
 // RunParked says that the run waits for a model, or that the daemon stopped on purpose with the run at a
@@ -535,6 +545,9 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"turn_changed": decodeFact[TurnChanged],
 	"rewind_begun": decodeFact[RewindBegun],
 	"rewind_ended": decodeFact[RewindEnded],
+
+	"child_started": decodeFact[ChildStarted],
+	"child_ended":   decodeFact[ChildEnded],
 }}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {

@@ -34,7 +34,7 @@ type Summary struct {
 	CreatedAt, UpdatedAt time.Time
 	Messages             int
 	Usage                model.Usage
-	Running              bool                // a text is owed, or its run has not ended
+	Running              bool                // a text is owed, its run has not ended, or a child's result is to come
 	Unread               bool                // a run has ended since somebody looked
 	LastStop             protocol.StopReason // why the run ended that ended last
 	Said                 string              // the last line of the latest answer, shortened
@@ -42,6 +42,7 @@ type Summary struct {
 	Answered             model.Choice        // as in State
 	Waiting              bool                // the run has asked something that nobody has answered
 	ReadOnly             bool                // a newer version wrote the session: nothing goes on there
+	Parent               *Parent             // of a child session
 }
 
 // summaries are those of journals that have not changed since they were read.
@@ -62,7 +63,7 @@ type summarised struct {
 func (s summarised) bytes() int {
 	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Agent) + len(s.Said) +
 		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL) +
-		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL)
+		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL) + s.Parent.bytes()
 }
 
 func (c *summaries) get(id string, info os.FileInfo) (summarised, bool) {
@@ -198,14 +199,14 @@ func (u untilDone) Read(p []byte) (int, error) {
 func indexedSummary(journal *os.File) (Summary, bool) {
 	x, exact, closing, err := openIndex(journal)
 	defer closing()
-	if err != nil || !exact || x.State.Run != nil || len(x.State.Pending) > 0 {
+	if err != nil || !exact || x.State.Run != nil || len(x.State.Pending) > 0 || len(x.State.Background) > 0 {
 		return Summary{}, false
 	}
 	s := x.State
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
-		Answered: s.Answered, Agent: s.Agent,
+		Answered: s.Answered, Agent: s.Agent, Parent: s.Parent,
 	}, true
 }
 
@@ -289,7 +290,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 			return // it is skipped
 		}
 		g.ID, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.ParentID, f.Workdir, at
-		g.Agent = f.Agent
+		g.Agent, g.Parent = f.Agent, f.Parent
 	case ModelSet:
 		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:
@@ -297,7 +298,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 			g.Answered = f.Model
 		}
 	case RunEnded:
-		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
+		g.Running, g.Unread, g.LastStop = f.Waits, f.Unread, f.StopReason
 	}
 	g.Title, g.inherited = retitled(g.Title, g.inherited, fact)
 	switch kind {

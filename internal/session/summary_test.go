@@ -16,7 +16,8 @@ import (
 func summaryOf(s *State) Summary {
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Messages: s.Messages, Usage: s.Usage, Running: s.Run != nil || len(s.Pending) > 0 || s.Rewind != nil,
+		Messages: s.Messages, Usage: s.Usage,
+		Running: s.Run != nil || len(s.Pending) > 0 || s.Rewind != nil || s.LastRun.Waits,
 		Workdir: s.Workdir, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
 		Waiting: s.Run != nil && s.Run.Question.Open(),
 	}

@@ -55,6 +55,8 @@ type Run struct {
 	Granted   Used                  // when somebody last let it go on past a limit
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
+	Root      string                `json:",omitzero"` // the run at the root of its tree, "" for itself
+	Children  []Child               `json:",omitzero"` // in the order of their starts
 
 	Terms      Terms `json:",omitzero"`
 	Answers    int   `json:",omitzero"` // assistant messages
@@ -118,6 +120,10 @@ type State struct {
 	TitleInherited       bool   `json:",omitzero"` // Title is the parent's
 
 	Choices []model.AgentChoice `json:",omitzero"` // of the hosted agent's options, the oldest first
+
+	Parent     *Parent  `json:",omitzero"` // of a child session
+	Children   []string `json:",omitzero"` // ids of the sessions that were made for calls of this one
+	Background []Child  `json:",omitzero"` // whose results this session has not got yet
 
 	Leaf         string
 	SteeringMode protocol.Mode

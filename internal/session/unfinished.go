@@ -58,7 +58,11 @@ func unfinishedTail(path string, buf []byte) (unfinished, known bool) {
 	return false, false // long records fill the tail
 }
 
+// waitsKey is in the record of a run's end after which a child in the background works on.
+var waitsKey = []byte(`"waits":true`)
+
 func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
+	rewound := false // by one that has ended
 	end := bytes.LastIndexByte(tail, '\n')
 	for end >= 0 {
 		start := bytes.LastIndexByte(tail[:end], '\n') + 1
@@ -68,11 +72,19 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 		var l recordLine // a message may be that of another session, from which this one was branched
 		if json.Unmarshal(tail[start:end], &l) == nil {
 			switch l.Type {
-			case RunEnded{}.kind(), Created{}.kind(), RewindEnded{}.kind():
+			case RunEnded{}.kind():
+				return bytes.Contains(l.Data, waitsKey), true
+			case Created{}.kind():
 				return false, true
+			case RewindEnded{}.kind():
+				rewound = true
+			case RewindBegun{}.kind():
+				if !rewound {
+					return true, true
+				}
 			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), ToolStarted{}.kind(),
 				TurnEnded{}.kind(), Withdrawn{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind(),
-				ApprovalAsked{}.kind(), ApprovalDecided{}.kind(), RewindBegun{}.kind():
+				ApprovalAsked{}.kind(), ApprovalDecided{}.kind(), ChildStarted{}.kind():
 				return true, true
 			}
 		}

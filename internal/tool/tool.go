@@ -61,6 +61,9 @@ const (
 // without ending the call (tools.md §2).
 const InvalidEvent = "invalid_tool_event"
 
+// Agent is the name of the built-in tool by which a model has child sessions.
+const Agent = "agent"
+
 // DefaultMaxText and DefaultMaxLines bound the text of a result that a model is
 // given, in bytes and in lines, unless the configuration says otherwise.
 const (

@@ -233,6 +233,8 @@ class CompactionEntry(TypedDict):
 
 
 class DeleteSessionParams(TypedDict):
+    children: NotRequired[bool]
+    """its child sessions, and theirs, are deleted before it; without that a session that has any is refused with has_children"""
     session_id: str
 
 
@@ -885,6 +887,12 @@ class SessionsSessionsModel(TypedDict):
     provider: str
 
 
+class SessionsSessionsParent(TypedDict):
+    run_id: str
+    session_id: str
+    tool_call_id: str
+
+
 class SessionsSessionsUsageCost(TypedDict):
     amount: float
     """each call rounded to a billionth, half up"""
@@ -922,6 +930,8 @@ class SessionsSessions(TypedDict):
     messages: int
     model: SessionsSessionsModel
     """what answers its prompts"""
+    parent: NotRequired[SessionsSessionsParent]
+    """of a child session: the call that it was made for"""
     parent_id: NotRequired[str]
     run_state: Literal["idle", "running", "aborting"]
     session_id: str
@@ -1176,6 +1186,12 @@ class StateModel(TypedDict):
     provider: str
 
 
+class StateParent(TypedDict):
+    run_id: str
+    session_id: str
+    tool_call_id: str
+
+
 class StatePartial(TypedDict):
     message_id: str
     text: str
@@ -1206,6 +1222,8 @@ class StatePendingApprovals(TypedDict):
     schema: NotRequired[dict[str, Any]]
     """of a question: the JSON Schema of the form, a flat object, as the server wrote it"""
     session_id: NotRequired[str]
+    session_path: NotRequired[list[str]]
+    """of a child session: the titles from the root down to it"""
     shortened: NotRequired[bool]
     """arguments, diff and schema are left out: the state of its session has them"""
     tool_call_id: NotRequired[str]
@@ -1324,6 +1342,8 @@ class State(TypedDict):
     leaf_id: NotRequired[str]
     """the entry that the session goes on from"""
     model: StateModel
+    parent: NotRequired[StateParent]
+    """of a child session: the call that it was made for"""
     partial: NotRequired[StatePartial]
     """the assistant message being streamed"""
     pending_approvals: list[StatePendingApprovals]
@@ -1379,6 +1399,8 @@ class StatusApproval(TypedDict):
     schema: NotRequired[dict[str, Any]]
     """of a question: the JSON Schema of the form, a flat object, as the server wrote it"""
     session_id: NotRequired[str]
+    session_path: NotRequired[list[str]]
+    """of a child session: the titles from the root down to it"""
     shortened: NotRequired[bool]
     """arguments, diff and schema are left out: the state of its session has them"""
     tool_call_id: NotRequired[str]

@@ -181,6 +181,22 @@ var operations = []operation{
 			"required":["content","status"],"additionalProperties":false}}`, "items"),
 		ofTheDaemon,
 	},
+	{
+		tool.Agent,
+		"Give a part of the work to a child session: an agent of its own with a fresh context, the same tools and the same " +
+			"rules. It knows nothing of this conversation: say in the prompt all that it needs, and what it is to answer. The " +
+			"result is its last answer, with its session_id and the files that it changed. Several calls in one answer run " +
+			"at the same time; do not let two of them write the same files, or give each a worktree. With background the " +
+			"call ends at once, and the result comes later as a message.",
+		object(`"prompt":{"type":"string","minLength":1,"description":"the task, with all that it needs to know"},
+			"description":{"type":"string","description":"the task in a few words, for the user"},
+			"agent":{"type":"string","description":"another agent that does it, by its name; without it, one like you"},
+			"model":{"type":"string","description":"another model, as provider/name"},
+			"worktree":{"type":"boolean","description":"work in a git worktree and branch of its own; else in the same folder"},
+			"background":{"type":"boolean","description":"do not wait for the result"},
+			"session_id":{"type":"string","description":"go on with this child session of yours, in place of a new one"}`, "prompt"),
+		ofTheDaemon,
+	},
 }
 
 const outsideText = "With outside_sandbox it runs without the sandbox, after the user has said yes: " +

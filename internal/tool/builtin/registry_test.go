@@ -91,7 +91,7 @@ func TestThroughTheRegistry(t *testing.T) {
 		}
 		names = append(names, info.Name)
 	}
-	if got := strings.Join(names, " "); got != "bash edit find grep job ls read write" {
+	if got := strings.Join(names, " "); got != "agent bash edit find grep job ls read todo write" {
 		t.Fatalf("got tools %s", got)
 	}
 	for _, c := range []struct{ tool, args, want string }{

@@ -185,6 +185,7 @@ func TestSession(t *testing.T) {
 		"edit": "path old_text? new_text? replace_all? edits? outside_sandbox? reason?",
 		"ls":   "path?", "find": "pattern path?", "grep": "pattern path? glob?",
 		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?", "todo": "items",
+		"agent": "prompt description? agent? model? worktree? background? session_id?",
 	}
 	for name, arguments := range want {
 		op := m.Operations[name]

@@ -75,6 +75,9 @@ func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv mode
 		Action     string   `json:"action"`
 		Timeout    *float64 `json:"timeout"`
 	}
+	if d.Jobs && op == tool.Agent {
+		return model.Failed(tool.UnsupportedOp, "only a model calls agent, in a run of its session"), true
+	}
 	if d.Jobs && op == "todo" {
 		text, err := todo(inv.Arguments, progress)
 		if err != nil {

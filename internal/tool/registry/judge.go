@@ -48,7 +48,7 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 			strictest = c.with(v, inv, wrong)
 		}
 	}
-	strictest.Reads = r.reads(inv)
+	strictest.Reads, strictest.Delegates = r.reads(inv), r.delegates(inv)
 	strictest.Guarded, strictest.Path, strictest.Linked = r.guarded(), path, linked
 	if bytes.Equal(strictest.Arguments, inv.Arguments) {
 		strictest.Arguments = nil
@@ -63,6 +63,12 @@ func (r *Registry) reads(inv model.Invocation) bool {
 	return len(found) > 0 && !slices.ContainsFunc(found, func(c candidate) bool {
 		return !c.module.desc.Builtin() || !slices.Contains([]string{"read", "ls", "find", "grep", "todo"}, c.name)
 	})
+}
+
+// delegates reports that a call is one of the built-in tool agent.
+func (r *Registry) delegates(inv model.Invocation) bool {
+	found := r.candidates(inv)
+	return len(found) == 1 && found[0].module.desc.Builtin() && found[0].name == tool.Agent
 }
 
 func strictness(v model.Verdict) int {

@@ -405,7 +405,8 @@ func (m *module) info(name, description string, params jsontext.Value, problem e
 	i := model.ToolInfo{
 		ToolSpec: model.ToolSpec{Name: name, Description: description, Params: []byte(params)},
 		Module:   m.desc.Name, Protocol: m.desc.Protocol, Healthy: problem == nil,
-		Unheard: errors.Is(problem, errUnheard),
+		Unheard:   errors.Is(problem, errUnheard),
+		Delegates: m.desc.Builtin() && name == tool.Agent,
 	}
 	if problem != nil {
 		i.Problem, i.Silent = problem.Error(), m.isSilent()

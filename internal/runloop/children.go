@@ -1,0 +1,603 @@
+package runloop
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/format"
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// A call of the tool agent has a child: a run of another session (children.md). The machine
+// journals which one before anything of it is there, has it started, and waits for its end as
+// it does for a tool's. The calls of one answer that follow each other are started together,
+// and are told and waited for one after the other.
+
+// Bounds are those of the tree of runs below one that has no parent. The zero Bounds: no
+// session has children.
+type Bounds struct {
+	Depth    int // sessions above the deepest
+	Parallel int // children that work at a time
+	Total    int // children
+}
+
+// childWork starts a child, or stops one.
+type childWork struct {
+	child session.Child
+	stop  bool
+	birth birth
+}
+
+// birth is what a child is made with, of its parent.
+type birth struct {
+	created session.Created
+	facts   []session.Fact
+	root    string // run
+	entry   *session.Entry
+	start   childStart
+	most    int // bytes of its result, in the background
+}
+
+// childStart is how its run begins.
+type childStart struct {
+	text      string
+	root      string
+	approvals protocol.ApprovalMode
+	terms     session.Terms
+}
+
+// childWait waits for the end of a call's child. The result has at most so many bytes.
+type childWait struct {
+	callID string
+	most   int
+}
+
+// agentArgs are the arguments of the tool agent.
+type agentArgs struct {
+	Prompt      string `json:"prompt"`
+	Description string `json:"description"`
+	Agent       string `json:"agent"`
+	Model       string `json:"model"`
+	Worktree    bool   `json:"worktree"`
+	Background  bool   `json:"background"`
+	SessionID   string `json:"session_id"`
+}
+
+// agentTool is the name of that tool.
+const agentTool = "agent"
+
+const maxDescription = 200 // bytes that are kept of it
+
+func readAgentArgs(arguments []byte) (a agentArgs, err error) {
+	if err := json.Unmarshal(arguments, &a, json.RejectUnknownMembers(true)); err != nil {
+		return a, fmt.Errorf(`want {"prompt":"…"} and what else the tool's schema has: %w`, err)
+	}
+	switch {
+	case strings.TrimSpace(a.Prompt) == "":
+		return a, fmt.Errorf("prompt: is empty")
+	case a.SessionID != "" && (a.Agent != "" || a.Model != "" || a.Worktree):
+		return a, fmt.Errorf("session_id: a child session that is there keeps its agent, model and folder")
+	}
+	a.Description = format.Clip(format.Line(cmp.Or(a.Description, a.Prompt)), maxDescription)
+	if a.Agent == protocol.OwnAgent {
+		a.Agent = ""
+	}
+	return a, nil
+}
+
+// leaving has people asked before another agent works outside of our sandbox and rules.
+func (m *machine) leaving(call model.ToolCall, v model.Verdict) model.Verdict {
+	if !v.Delegates || v.Decision == model.Deny {
+		return v
+	}
+	a, err := readAgentArgs(call.Arguments)
+	if err != nil || a.Agent == "" {
+		return v
+	}
+	return m.stricter(v, model.Verdict{
+		Decision: model.Ask, Rule: "ask: " + format.Line(a.Agent) + " is a hosted agent, with hands of its own",
+	})
+}
+
+// delegate makes a call of the tool agent, and those that follow it with it.
+func (m *machine) delegate(call model.ToolCall) {
+	child, why := m.newChild(call)
+	if why != nil {
+		m.failCall(call, *why, false)
+		m.afterCall()
+		return
+	}
+	for _, next := range m.s.Run.Calls[1:] {
+		if !m.maySoon(next) {
+			break
+		}
+		if _, why := m.newChild(next); why != nil { // its turn tells
+			break
+		}
+	}
+	m.callChild(call, child)
+}
+
+// maySoon reports that a call is one of the tool agent that nobody has to be asked about.
+func (m *machine) maySoon(call model.ToolCall) bool {
+	if _, refused := m.refusal(call); refused {
+		return false
+	}
+	v := m.leaving(call, m.judged(m.invocation(call)))
+	if !v.Delegates || v.Failure != nil || v.Guarded || v.Decision == model.Ask || v.Decision == model.Deny {
+		return false
+	}
+	m.auditRule(call, v)
+	return true
+}
+
+// newChild journals a call's child and has it started, or says why there is none.
+func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.ToolResult) {
+	fail := func(code, text string, args ...any) (session.Child, *model.ToolResult) {
+		res := model.Failed(code, fmt.Sprintf(text, args...))
+		return c, &res
+	}
+	a, err := readAgentArgs(call.Arguments)
+	run, depth := m.s.Run, m.s.Depth()+1
+	switch {
+	case m.hosted(), run.Outside && run.Turn == 1:
+		return fail(model.Forbidden, "only the daemon's own agent has child sessions")
+	case err != nil:
+		return fail(model.BadRequest, "%v", err)
+	case depth > m.bounds.Depth:
+		return fail(model.AtLimit, "depth in [children] is %d, and this session has %d above it: do the work here",
+			m.bounds.Depth, depth-1)
+	case a.SessionID != "" && !slices.Contains(m.s.Children, a.SessionID):
+		return fail(model.BadRequest, "session_id: %.80q is no child session of this one", a.SessionID)
+	case a.SessionID != "" && m.works(a.SessionID):
+		return fail(model.BadRequest, "session_id: %s still works for an earlier call", a.SessionID)
+	case m.reserve != nil && !m.reserve(m.root(), run.ID):
+		return fail(model.AtLimit, "total in [children] is %d, and the run has had so many: do the work here",
+			m.bounds.Total)
+	}
+	f := session.ChildStarted{
+		RunID: run.ID, CallID: call.ID, ChildID: a.SessionID, ChildRunID: m.newID("run-"), Description: a.Description,
+		New: a.SessionID == "", Background: a.Background,
+	}
+	if e := m.s.Calling(); e != nil {
+		f.MessageID = e.ID
+	}
+	if f.New {
+		f.ChildID = m.newID("ses-")
+	}
+	m.record(f)
+	c, _ = m.s.Run.Child(call.ID)
+	m.startChild(c)
+	return c, nil
+}
+
+// works reports that a child session has not answered an earlier call.
+func (m *machine) works(id string) bool {
+	is := func(c session.Child) bool { return c.ChildID == id }
+	return slices.ContainsFunc(m.s.Run.Awaited(), is) || slices.ContainsFunc(m.s.Background, is)
+}
+
+// root is the run at the root of the run's tree.
+func (m *machine) root() string { return cmp.Or(m.s.Run.Root, m.s.Run.ID) }
+
+// startChild has a child started, or waited for where it has been.
+func (m *machine) startChild(c session.Child) {
+	s := m.s
+	b := birth{
+		created: session.Created{
+			SessionID: c.ChildID, Title: c.Description, Workdir: m.workdir(), Servers: s.Servers, Rules: s.Answers,
+			Parent: &session.Parent{
+				SessionID: s.ID, RunID: c.RunID, ToolCallID: c.CallID, Depth: s.Depth() + 1,
+			},
+		},
+		entry: s.Entry(c.MessageID), root: c.RunID, most: m.maxResult(),
+	}
+	if s.Parent != nil {
+		b.created.Parent.Titles = slices.Clone(s.Parent.Titles)
+	}
+	b.created.Parent.Titles = append(b.created.Parent.Titles, s.Title)
+	b.start.root = c.RunID
+	mode := s.ApprovalMode
+	if run := s.Run; run != nil && run.ID == c.RunID {
+		b.root, b.start.root = m.root(), m.root()
+		b.start.approvals, b.start.terms.MaxCost = run.Approvals, run.Terms.MaxCost
+		mode = m.approvals()
+	}
+	if s.ToolsChosen {
+		b.facts = append(b.facts, session.ToolsSet{Tools: s.Tools})
+	}
+	if mode != protocol.ApprovalsAsk {
+		b.facts = append(b.facts, session.ApprovalModeSet{Mode: mode})
+	}
+	if choice := m.inheritedModel(); choice != (model.Choice{}) {
+		b.facts = append(b.facts, session.ModelSet{Model: choice})
+	}
+	m.out.children = append(m.out.children, childWork{child: c, birth: b})
+}
+
+// inheritedModel is what answers in this session, the zero Choice for the daemon's own.
+func (m *machine) inheritedModel() model.Choice {
+	choice := m.s.Model
+	if choice.Provider == "" && m.s.Answered.Provider != "" {
+		choice = m.s.Answered
+		choice.Effort = m.s.Model.Effort
+	}
+	return choice
+}
+
+// childTold is the update that names the child of a call.
+type childTold struct {
+	Type        string `json:"type"`
+	SessionID   string `json:"session_id"`
+	RunID       string `json:"run_id"`
+	Description string `json:"description"`
+	Background  bool   `json:"background,omitzero"`
+}
+
+// tellChild tells that a call with a child has begun, unless people know.
+func (m *machine) tellChild(call model.ToolCall, c session.Child) {
+	again := m.s.Run.Started == call.ID
+	m.call, m.said, m.msg.calls = model.ToolCall{ID: call.ID, Name: call.Name}, false, nil
+	if again {
+		return
+	}
+	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: call.ID})
+	m.publish(m.toolStart(call))
+	update, _ := json.Marshal(childTold{"child_session", c.ChildID, c.ChildRunID, c.Description, c.Background})
+	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Update: update})
+}
+
+// callChild tells a call whose child was started, and waits for it, unless it is in the
+// background.
+func (m *machine) callChild(call model.ToolCall, c session.Child) {
+	if c.Background {
+		m.callBackground(call, c)
+		m.afterCall()
+		return
+	}
+	if m.park() {
+		return
+	}
+	m.tellChild(call, c)
+	m.await(calling, work{child: &childWait{call.ID, m.maxResult()}})
+	m.since = m.s.Run.StartedAt
+}
+
+func (m *machine) callBackground(call model.ToolCall, c session.Child) {
+	m.tellChild(call, c)
+	m.endCall(m.call, model.ToolResult{
+		OK: true, Text: "The child session " + c.ChildID + " works in the background. A message comes when it has ended.",
+		Outputs: map[string]string{"session_id": c.ChildID, "run_id": c.ChildRunID},
+	}, false, 0)
+	m.call = model.ToolCall{}
+}
+
+// stopChildren has the children stopped that the run waits for, and reports whether there
+// are any.
+func (m *machine) stopChildren() bool {
+	awaited := m.s.Run.Awaited()
+	for _, c := range awaited {
+		m.out.children = append(m.out.children, childWork{child: c, stop: true})
+	}
+	return len(awaited) > 0
+}
+
+// awaitStopped waits for the next child of a run that is aborted, and reports whether there is
+// one. After an abort no call is told to begin: those that were not keep their results alone.
+func (m *machine) awaitStopped() bool {
+	awaited := m.s.Run.Awaited()
+	if len(awaited) == 0 {
+		return false
+	}
+	call := m.s.Run.Call(awaited[0].CallID)
+	switch {
+	case m.s.Run.Started == call.ID:
+		m.callChild(call, awaited[0])
+	case m.park():
+	default:
+		m.call = model.ToolCall{ID: call.ID, Name: call.Name}
+		m.await(calling, work{child: &childWait{call.ID, m.maxResult()}})
+	}
+	return true
+}
+
+// notRun keeps the result of a call that an abort has come before.
+func (m *machine) notRun(call model.ToolCall) {
+	text := "not run: the run was aborted"
+	if c, ok := m.s.Run.Child(call.ID); ok {
+		text = "the run was aborted, and the child session " + c.ChildID + " was stopped"
+		if c.Background {
+			text = "the run was aborted; the child session " + c.ChildID + " works in the background"
+		}
+	}
+	m.record(session.MessageAdded{
+		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
+		Message: model.Message{Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name, Text: text},
+		NotRun:  protocol.NotRunAborted,
+	})
+}
+
+// skipRest skips the calls that are left, as a steer waits. Their children are stopped, and
+// each call is told once its child has ended.
+func (m *machine) skipRest() {
+	m.stopChildren()
+	for _, call := range m.s.Run.Calls {
+		if c, ok := m.s.Run.Child(call.ID); ok {
+			m.skipping = !c.Background
+			m.callChild(call, c)
+			return
+		}
+		m.failCall(call, model.ToolResult{Text: "skipped: the user steered the run before this call"}, true)
+	}
+	m.endTurn(protocol.StopSteered, nil)
+}
+
+// waitsForChild reports that nothing happens until a child has ended.
+func (m *machine) waitsForChild() bool {
+	run := m.s.Run
+	return m.phase == calling && run != nil && !run.Aborting && !m.skipping && run.WaitsForChild()
+}
+
+// resumeChildren has the children waited for that a former daemon, or this one before its
+// disk failed, has started, and starts those that it has not come to.
+func (m *machine) resumeChildren() {
+	if run := m.s.Run; run != nil {
+		for _, c := range run.Awaited() {
+			m.startChild(c)
+		}
+		if run.Aborting {
+			m.stopChildren()
+		}
+	}
+	for _, c := range m.s.Background {
+		m.startChild(c)
+	}
+}
+
+// treeUsage is what the runs of the tree have used together.
+func (m *machine) treeUsage() model.Usage {
+	below, _ := m.s.Run.Below()
+	return m.s.Run.Usage.Add(below).Add(m.elsewhere)
+}
+
+// childEnd is how a child's run has ended. NotRun is set where it was never begun: why.
+type childEnd struct {
+	stop     protocol.StopReason
+	code     protocol.Code
+	message  string
+	usage    model.Usage // of the run alone
+	below    model.Usage // of its children
+	children int
+	notRun   *model.ToolResult
+}
+
+func childEndOf(f session.RunEnded, used model.Usage) childEnd {
+	end := childEnd{stop: f.StopReason, code: f.Code, message: f.Error, usage: used, children: f.Children}
+	if f.Spent != nil {
+		end.below = *f.Spent
+	}
+	return end
+}
+
+// fact is what the parent's journal keeps of it.
+func (end childEnd) fact(c session.Child) session.ChildEnded {
+	spent := end.usage.Add(end.below)
+	return session.ChildEnded{CallID: c.CallID, ChildRunID: c.ChildRunID, Spent: &spent, Children: end.children}
+}
+
+type (
+	// childDoneIn has the result of the call whose child was waited for.
+	childDoneIn struct {
+		gen    int
+		end    childEnd
+		result model.ToolResult
+	}
+	// childReportIn has what a child in the background has come to.
+	childReportIn struct {
+		child session.Child
+		end   childEnd
+		text  string
+	}
+	// childRunIn begins the run that a parent's call is for, unless it is there, and is
+	// answered when that has ended, with a childEnd. Without start it begins nothing: an
+	// unknown run is answered with a childUnknown.
+	childRunIn struct {
+		ticket ticket
+		runID  string
+		start  *childStart
+	}
+	childUnknown struct{}
+)
+
+func (in childDoneIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != calling {
+		return
+	}
+	took := m.now.Sub(m.since)
+	if c, ok := m.s.Run.Child(m.call.ID); ok {
+		m.record(in.end.fact(c))
+	}
+	skipped := m.skipping
+	m.skipping = false
+	if m.s.Run.Aborting && m.s.Run.Started != m.call.ID {
+		m.notRun(m.call)
+		m.finishAbort()
+		return
+	}
+	if skipped {
+		m.said = false
+		in.result = model.ToolResult{
+			Text: "skipped: the user steered the run, and the child session was stopped", Outputs: in.result.Outputs,
+		}
+	}
+	m.endCall(m.call, in.result, skipped, took)
+	m.call = model.ToolCall{}
+	if m.s.Run.Aborting {
+		m.finishAbort()
+		return
+	}
+	m.afterCall()
+}
+
+func (in childReportIn) step(m *machine) {
+	key := in.child.Key()
+	run := m.s.Run
+	switch {
+	case !slices.ContainsFunc(m.s.Background, func(c session.Child) bool { return c.Key() == key }): // it was told
+		return
+	case m.draining: // the next daemon tells
+		return
+	case run != nil && run.Aborting, m.phase == rewinding:
+		m.postponed = append(m.postponed, in)
+		return
+	}
+	m.record(in.end.fact(in.child))
+	text := session.Input{Command: session.CommandAgent, Key: key, Text: in.text}
+	if run == nil {
+		m.beginRun(nil, text)
+		return
+	}
+	text.InputID, text.Kind, text.RunID = m.newID("in-"), protocol.KindFollowUp, run.ID
+	m.owe(text)
+	m.steered()
+}
+
+func (in childRunIn) step(m *machine) {
+	ended, done := m.s.Ended(in.runID)
+	switch {
+	case done:
+		m.out.vouched = true
+		fact := ended.RunEnded
+		if m.s.LastRun.RunID == in.runID { // which has all of it
+			fact = m.s.LastRun
+		}
+		m.reply(in.ticket, childEndOf(fact, ended.Usage))
+	case m.s.Run != nil && m.s.Run.ID == in.runID:
+		m.watch(in.ticket)
+	case in.start == nil:
+		m.reply(in.ticket, childUnknown{})
+	case m.draining:
+		m.refuse(in.ticket, shuttingDown())
+	case m.s.Run != nil:
+		m.refuse(in.ticket, runInProgress(m.s.ID, m.s.Run.ID))
+	case m.phase == rewinding:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
+	case m.agentMissing() != nil:
+		m.refuse(in.ticket, m.agentMissing())
+	default:
+		m.watch(in.ticket)
+		text := session.Input{
+			InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: session.CommandAgent, Text: in.start.text,
+			RunID: in.runID, Approvals: in.start.approvals, Terms: in.start.terms, Root: in.start.root,
+		}
+		m.record(text)
+		m.openRun(text)
+	}
+}
+
+// watch answers when the run ends.
+func (m *machine) watch(to ticket) {
+	m.watchers = append(m.watchers, to)
+	m.out.replies = append(m.out.replies, reply{to: to, postponed: true})
+}
+
+// resultOf is what a model reads of a child whose run has ended.
+func resultOf(c session.Child, end childEnd, workdir, answer string, files []protocol.ChangedFile,
+	most int,
+) model.ToolResult {
+	out := childResult{
+		SessionID: c.ChildID, RunID: c.ChildRunID, StopReason: end.stop, Usage: *wireUsage(&end.usage), Files: files,
+		Workdir: workdir,
+	}
+	value, _ := json.Marshal(out)
+	res := model.ToolResult{
+		OK: end.stop == protocol.StopCompleted, Value: value,
+		Outputs: map[string]string{
+			"session_id": c.ChildID, "run_id": c.ChildRunID, "stop_reason": string(end.stop),
+		},
+	}
+	note := "[session_id " + c.ChildID + ", folder " + format.Line(workdir) + ", " + string(end.stop)
+	if end.message != "" {
+		note += ": " + string(end.code) + ": " + format.Clip(format.Line(end.message), maxChildNote)
+	}
+	res.Text = boundAnswer(cmp.Or(answer, "no answer"), most, c.ChildID) + "\n\n" + note + filesNote(files) + "]"
+	if !res.OK {
+		res.Error = &model.ToolError{
+			Code:    string(cmp.Or(end.code, protocol.Code(end.stop))),
+			Message: "the child session's run ended: " + string(end.stop),
+		}
+	}
+	return res
+}
+
+// childResult is the value of a call of the tool agent.
+type childResult struct {
+	SessionID  string                 `json:"session_id"`
+	RunID      string                 `json:"run_id"`
+	StopReason protocol.StopReason    `json:"stop_reason"`
+	Usage      protocol.Usage         `json:"usage"`
+	Workdir    string                 `json:"workdir"`
+	Files      []protocol.ChangedFile `json:"files"`
+}
+
+// Bounds of what a model reads of a child, in bytes and files.
+const (
+	maxChildAnswer = 50 << 10
+	minChildAnswer = 1 << 10
+	maxChildNote   = 1 << 10
+	maxChildFiles  = 100
+)
+
+// filesNote names the files that a child has changed.
+func filesNote(files []protocol.ChangedFile) string {
+	if len(files) == 0 {
+		return ""
+	}
+	names := make([]string, 0, min(len(files), maxChildFiles))
+	for _, f := range files[:min(len(files), maxChildFiles)] {
+		names = append(names, format.Line(f.Path))
+	}
+	text := "; files changed: " + strings.Join(names, ", ")
+	if more := len(files) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// boundAnswer is an answer's beginning and end where it is too long.
+func boundAnswer(text string, most int, id string) string {
+	room := maxChildAnswer
+	if most > 0 {
+		room = min(room, max(most, minChildAnswer))
+	}
+	if len(text) <= room {
+		return text
+	}
+	head, tail := format.Cut(text, room*2/3), format.CutStart(text, room/3)
+	return fmt.Sprintf("%s\n[… %d of %d bytes left out here; session %s has all of it …]\n%s", head,
+		len(text)-len(head)-len(tail), len(text), id, tail)
+}
+
+// reportText is the message that says what a child in the background has come to.
+func reportText(c session.Child, res model.ToolResult) string {
+	return fmt.Sprintf("[%s: the child session %q, which works in the background, has ended]\n\n%s", c.Key(),
+		c.Description, res.Text)
+}
+
+func wireParent(p *session.Parent) *protocol.Parent {
+	if p == nil {
+		return nil
+	}
+	return &protocol.Parent{SessionID: p.SessionID, RunID: p.RunID, ToolCallID: p.ToolCallID}
+}
+
+// childRetry is how long a parent waits before it looks again for a child whose journal
+// fails.
+const childRetry = time.Second

@@ -1,0 +1,488 @@
+package runloop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"noused/internal/budget"
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// family is a fixture whose offline model can call agent.
+type family struct {
+	*fixture
+	heard *hearing
+	ends  chan struct{} // holds one once a run has ended
+}
+
+// hearing is the oracle of children: a call to agent ends after its child's agent_end, and each
+// call has one end.
+type hearing struct {
+	mu     sync.Mutex
+	calls  map[string]string // to the child's run, that is not in the background
+	ended  map[string]bool   // runs
+	ends   map[string]int    // of calls
+	told   map[string]int    // messages of children in the background, by child@run
+	wrong  []string
+	ref    map[string]string // run to session
+	seen   []string
+	notify func(ev protocol.Event)
+}
+
+func newHearing() *hearing {
+	return &hearing{
+		calls: map[string]string{}, ended: map[string]bool{}, ends: map[string]int{}, told: map[string]int{},
+		ref: map[string]string{},
+	}
+}
+
+func (h *hearing) event(ev protocol.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch ev := ev.(type) {
+	case protocol.AgentStart:
+		h.ref[ev.RunID] = ev.SessionID
+	case protocol.AgentEnd:
+		h.ended[ev.RunID] = true
+	case protocol.ToolUpdate:
+		if text := string(ev.Update); strings.Contains(text, `"child_session"`) && !strings.Contains(text, `"background"`) {
+			_, run, _ := strings.Cut(text, `"run_id":"`)
+			run, _, _ = strings.Cut(run, `"`)
+			h.calls[ev.ToolCallID] = run
+		}
+	case protocol.MessageStart:
+		if key, _, found := strings.Cut(strings.TrimPrefix(ev.Text, "["), ": the child session"); found && ev.Role == "user" {
+			h.told[key]++
+		}
+	case protocol.ToolEnd:
+		h.ends[ev.ToolCallID]++
+		h.seen = append(h.seen, fmt.Sprintf("%s ok=%t skipped=%t %s", ev.ToolName, ev.OK, ev.Skipped, ev.Result))
+		run, known := h.calls[ev.ToolCallID]
+		begun := h.ref[run] != ""
+		if known && begun && !h.ended[run] {
+			h.wrong = append(h.wrong, "call "+ev.ToolCallID+" ends before the run of its child does")
+		}
+		if h.ends[ev.ToolCallID] > 1 {
+			h.wrong = append(h.wrong, "call "+ev.ToolCallID+" ends twice")
+		}
+	}
+	if h.notify != nil {
+		h.notify(ev)
+	}
+}
+
+// check fails for what was wrong.
+func (h *hearing) check(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.wrong {
+		t.Error(w)
+	}
+	for key, n := range h.told {
+		if n > 1 {
+			t.Errorf("%s is told %d times", key, n)
+		}
+	}
+}
+
+// delegating judges calls as the registry does.
+type delegating struct{ say map[string]string }
+
+func (d delegating) Judge(inv model.Invocation, mode string, _ [][]byte) model.Verdict {
+	v := model.Verdict{Delegates: inv.Name == agentTool, Decision: d.say[inv.Name], Rule: "by name", Code: model.Forbidden}
+	if v.Decision == model.Ask && mode == string(protocol.ApprovalsDeny) {
+		v.Decision, v.Code = model.Deny, model.Denied
+	}
+	return v
+}
+
+func (delegating) Guard(context.Context, model.Invocation) model.Verdict { return model.Verdict{} }
+func (delegating) Preview(model.Invocation) string                       { return "" }
+func (delegating) Keep([]byte, time.Time, string, string) error          { return nil }
+
+func newFamily(t *testing.T, disk session.Disk, dir string, m Model, call tools, heard *hearing, change func(*Options),
+) *family {
+	t.Helper()
+	events := newRecorder()
+	f := &family{heard: heard, ends: make(chan struct{}, 1)}
+	events.onEvent = func(ev protocol.Event) {
+		heard.event(ev)
+		if _, ended := ev.(protocol.AgentEnd); ended {
+			signal(f.ends)
+		}
+	}
+	f.fixture = newFixtureWith(t, disk, dir, m, call, events, func(o *Options) {
+		o.Children = Bounds{Depth: 2, Parallel: 8, Total: 50}
+		o.Policy = delegating{}
+		if change != nil {
+			change(o)
+		}
+	})
+	return f
+}
+
+// ask prompts and waits for the run's end.
+func (f *family) ask(id, text string) string {
+	f.t.Helper()
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id}, Text: text,
+	}))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Result.Release()
+	return r.Result.Output
+}
+
+func agentCall(args string) string { return "!agent " + args }
+
+func TestAChildAnswersItsCall(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	id := f.session()
+	got := f.ask(id, agentCall(`{"prompt":"hello child","description":"greet"}`))
+	if !strings.Contains(got, "agent: hello child") || !strings.Contains(got, "completed]") {
+		t.Errorf("got %q, want the child's answer", got)
+	}
+	list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := list.Sessions[0]
+	if child.Parent == nil || child.Parent.SessionID != id || child.Title != "greet" || child.Unread {
+		t.Errorf("got %+v, want a child of %s that nobody has to read", child, id)
+	}
+	st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: child.SessionID}})
+	if err != nil || st.Parent == nil || *st.Parent != *child.Parent {
+		t.Errorf("got %+v, %v; want the parent in the state", st.Parent, err)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
+// Calls of one answer run at the same time, and are told one after another.
+func TestChildrenOfOneAnswerRunTogether(t *testing.T) {
+	var mu sync.Mutex
+	inside := 0
+	both := make(chan struct{})
+	tool := func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+		mu.Lock()
+		if inside++; inside == 3 {
+			close(both)
+		}
+		mu.Unlock()
+		select {
+		case <-both: // only together
+		case <-ctx.Done():
+		}
+		return model.ToolResult{OK: true, Text: "met"}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, tool, newHearing(), nil)
+	call := agentCall(`{"prompt":"!t.x"}`)
+	got := f.ask(f.session(), call+"\n"+call+"\n"+call)
+	if n := strings.Count(got, "met"); n != 3 {
+		t.Errorf("got %q, want three results", got)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
+func TestBoundsOfChildrenAreNamed(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"depth", `{"prompt":"!agent {\"prompt\":\"!agent {}\"}"}`, "prompt: is empty"},
+		{"depth", `{"prompt":"!agent {\"prompt\":\"!agent {\\\"prompt\\\":\\\"x\\\"}\"}"}`, "depth in [children] is 2"},
+		{"unknown", `{"prompt":"x","session_id":"ses-0"}`, "is no child session of this one"},
+		{"arguments", `{"prompt":"x","wish":1}`, "bad_request"},
+		{"model", `{"prompt":"x","model":"p/none"}`, "bad_request"},
+		{"worktree", `{"prompt":"x","worktree":true}`, "bad_request"},
+		{"agent", `{"prompt":"x","agent":"none"}`, "agent: this daemon hosts none"},
+	} {
+		f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+		id := f.session()
+		if c.name == "agent" {
+			if _, err := f.setApprovalMode(aPerson(), protocol.SetApprovalModeParams{
+				Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsAuto,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := f.ask(id, agentCall(c.text)); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		f.stop()
+		f.events.done(t)
+		f.heard.check(t)
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Children.Total, o.Children.Parallel = 2, 1
+	})
+	call := agentCall(`{"prompt":"x"}`)
+	got := f.ask(f.session(), call+"\n"+call+"\n"+call)
+	if strings.Count(got, "completed]") != 2 || !strings.Contains(got, "total in [children] is 2") {
+		t.Errorf("got %q, want two children and the bound", got)
+	}
+}
+
+// A waiting child lends its place to its own: no tree waits for itself.
+func TestATreeOfOnePlaceAtATimeEnds(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Children.Parallel = 1
+	})
+	inner := `!agent {\"prompt\":\"leaf\"}`
+	call := agentCall(`{"prompt":"` + inner + `\n` + inner + `"}`)
+	got := f.ask(f.session(), call+"\n"+call)
+	if n := strings.Count(got, "leaf"); n != 4 {
+		t.Errorf("got %d answers, want 4: %q", n, got)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
+func TestABackgroundChildComesOnceAsAMessage(t *testing.T) {
+	heard := newHearing()
+	ends := make(chan string, 10)
+	heard.notify = func(ev protocol.Event) {
+		if end, ok := ev.(protocol.AgentEnd); ok {
+			ends <- end.SessionID
+		}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, heard, nil)
+	id := f.session()
+	if got := f.ask(id, agentCall(`{"prompt":"later","background":true}`)); !strings.Contains(got, "in the background") {
+		t.Errorf("got %q", got)
+	}
+	for n := 0; n < 2; {
+		if <-ends == id {
+			n++
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	heard.check(t)
+	if len(heard.told) != 1 {
+		t.Errorf("got messages %v, want one", heard.told)
+	}
+}
+
+// Parents for which there is no room in memory while they wait are read again.
+func TestAParentThatWaitsTakesNoMemory(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	f.env.waiting = budget.New(0)
+	call := agentCall(`{"prompt":"!agent {\"prompt\":\"leaf\"}"}`)
+	id := f.session()
+	for range 3 {
+		if got := f.ask(id, call+"\n"+call); strings.Count(got, "leaf") != 2 {
+			t.Errorf("got %q, want two answers", got)
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+	if n := f.faults.Load(); n > 0 {
+		t.Errorf("got %d faults", n)
+	}
+}
+
+// The limits of a run count what its children use.
+func TestATreeHasOneBudget(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Limits.RunTokens = 30
+	})
+	for _, c := range []struct {
+		prompt string
+		over   bool
+	}{{"one two", false}, {"one two three four five six seven eight nine ten eleven twelve", true}} {
+		r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: f.session()}, Text: agentCall(`{"prompt":"` + c.prompt + `"}`),
+			Approvals: protocol.ApprovalsDeny,
+		}))
+		if over := err != nil && strings.Contains(err.Error(), "run_tokens in [limits] is 30"); over != c.over {
+			t.Errorf("%q: got %v, want over the limit: %t", c.prompt, err, c.over)
+		}
+		if err == nil {
+			r.Result.Release()
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
+// hangsIn is a tool that hangs in the first child, and begun says when.
+func hangsIn(begun chan struct{}) tools {
+	var once sync.Once
+	return func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+		once.Do(func() { close(begun) })
+		<-ctx.Done()
+		return model.Failed("aborted", "stopped")
+	}
+}
+
+func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
+	begun := make(chan struct{})
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), newHearing(), nil)
+	id := f.session()
+	call := agentCall(`{"prompt":"!t.x"}`)
+	a, err := f.start(id, call+"\n"+call+"\n!t.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+	for run := range f.heard.ref {
+		if !f.heard.ended[run] {
+			t.Errorf("run %s is left", run)
+		}
+	}
+}
+
+func TestASteerSkipsTheOtherChildren(t *testing.T) {
+	begun := make(chan struct{})
+	heard := newHearing()
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), heard, nil)
+	id := f.session()
+	first := make(chan string, 1)
+	heard.notify = func(ev protocol.Event) {
+		if s, ok := ev.(protocol.AgentStart); ok && s.SessionID != id {
+			select {
+			case first <- s.SessionID:
+			default:
+			}
+		}
+	}
+	call := agentCall(`{"prompt":"!t.x"}`)
+	a, err := f.start(id, call+"\n"+call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	in, err := answered(f.queue(context.Background(), protocol.KindSteer, protocol.SteerParams{
+		Scope: protocol.Scope{SessionID: id}, Text: "look here",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.accepted(in.InputID, in.RunID)
+	st, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, st, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.stop()
+	f.events.done(t)
+	heard.check(t)
+	if !slices.ContainsFunc(heard.seen, func(s string) bool { return strings.Contains(s, "skipped=true skipped") }) {
+		t.Errorf("got %q, want the second call skipped", heard.seen)
+	}
+}
+
+func TestAParentIsDeletedWithItsChildren(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	id, ctx := f.session(), context.Background()
+	f.ask(id, agentCall(`{"prompt":"!agent {\"prompt\":\"leaf\"}"}`))
+	_, err := f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: id})
+	if err == nil || !strings.Contains(err.Error(), "has_children") {
+		t.Errorf("got %v, want has_children", err)
+	}
+	if _, err := f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: id, Children: true}); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := f.store.IDs(); err != nil || len(ids) > 0 {
+		t.Errorf("got %v, %v; want nothing left", ids, err)
+	}
+}
+
+// A child that is asked again goes on in its own session.
+func TestAChildGoesOn(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	id := f.session()
+	f.ask(id, agentCall(`{"prompt":"first"}`))
+	child, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.ask(id, agentCall(`{"prompt":"second","session_id":"`+child+`"}`)); !strings.Contains(got, "agent: second") {
+		t.Errorf("got %q", got)
+	}
+	if ids, err := f.store.IDs(); err != nil || len(ids) != 2 {
+		t.Errorf("got %v, %v; want two sessions", ids, err)
+	}
+}
+
+// What is allowed a child is never more than its parent, and people see whose it is.
+func TestAChildIsAllowedNoMore(t *testing.T) {
+	heard := newHearing()
+	paths := make(chan []string, 1)
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, heard, func(o *Options) {
+		o.Policy = delegating{map[string]string{"t.x": model.Ask}}
+	})
+	heard.notify = func(ev protocol.Event) {
+		if s, ok := ev.(protocol.Status); ok && s.Code == protocol.StatusApprovalRequested {
+			paths <- s.Approval.SessionPath
+		}
+	}
+	id, ctx := f.session(), aPerson()
+	a, err := f.start(id, "fix login\n"+agentCall(`{"prompt":"!t.x","description":"run tests"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-paths; len(got) != 2 || got[1] != "run tests" || !strings.HasPrefix(got[0], "fix login") {
+		t.Errorf("got path %q", got)
+	}
+	child, err := query(ctx, f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: child}, Mode: protocol.ApprovalsAuto,
+	}); err == nil || !strings.Contains(err.Error(), "a child is allowed no more") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsDeny,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if mode, err := query(ctx, f.Hub, child, func(m *machine) (protocol.ApprovalMode, error) {
+		return m.s.ApprovalMode, nil
+	}); err != nil || mode != protocol.ApprovalsDeny {
+		t.Errorf("got %s, %v; want the child's mode lowered with its parent's", mode, err)
+	}
+	if _, err := f.approve(ctx, protocol.ApproveParams{
+		ApprovalID: "apr-1-" + child, Option: protocol.OptionOnce,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.stop()
+	f.events.done(t)
+	heard.check(t)
+}
+
+func aPerson() context.Context {
+	return protocol.WithCaller(context.Background(), protocol.Caller{PID: 1, UID: 1})
+}

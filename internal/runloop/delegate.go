@@ -1,0 +1,368 @@
+package runloop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// Worktrees makes git worktrees.
+type Worktrees interface {
+	// Make makes one of the repository that a folder is in, with a branch of its own named
+	// after title, and returns where it is. It blocks until its files are there, or ctx ends.
+	Make(ctx context.Context, workdir, title string) (dir string, err error)
+}
+
+// delegate looks after one child of a loop's session, from its start to its end. Its
+// goroutine is the loop's, and ends with it: what it was about is begun again from the
+// journals.
+type delegate struct {
+	child session.Child
+	birth birth
+	stop  chan struct{} // closed when the child is to stop
+	once  sync.Once
+	done  chan struct{} // closed once end is known
+	end   childEnd
+
+	entered bool // it has its place in its tree; its goroutine's
+}
+
+func (d *delegate) halt() { d.once.Do(func() { close(d.stop) }) }
+
+// delegateAll does what the machine wants done with children, after the commit.
+func (l *loop) delegateAll(list []childWork) {
+	for _, w := range list {
+		d := l.delegates[w.child.CallID]
+		switch {
+		case d == nil && !w.stop:
+			d = &delegate{child: w.child, birth: w.birth, stop: make(chan struct{}), done: make(chan struct{})}
+			if l.delegates == nil {
+				l.delegates = map[string]*delegate{}
+			}
+			l.delegates[w.child.CallID] = d
+			l.delegating.Add(1)
+			l.running.Go(func() {
+				defer l.delegating.Add(-1)
+				l.lookAfter(d)
+			})
+		case d != nil && w.stop:
+			d.halt()
+		}
+	}
+}
+
+// forgetDelegates forgets those whose calls, or messages, are told.
+func (l *loop) forgetDelegates() {
+	for id, d := range l.delegates {
+		if !l.m.owes(d.child) {
+			delete(l.delegates, id)
+		}
+	}
+}
+
+// owes reports that what a child comes to is not told yet.
+func (m *machine) owes(c session.Child) bool {
+	if c.Background {
+		for _, b := range m.s.Background {
+			if b.Key() == c.Key() {
+				return true
+			}
+		}
+		return false
+	}
+	return m.s.Run != nil && m.s.Run.Call(c.CallID).ID != ""
+}
+
+// lookAfter blocks until the child's run has ended, or the loop does.
+func (l *loop) lookAfter(d *delegate) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.env.Fault(l.id, fmt.Errorf("panic beside the child session %s: %v\n%s", d.child.ChildID, v, debug.Stack()))
+			d.end = notBegun(model.Internal, "the daemon failed beside the child session; its log has the detail")
+			close(d.done)
+		}
+	}()
+	end, ok := l.env.hub.runChild(l.life, l.id, d)
+	if !ok {
+		return
+	}
+	if d.child.Background {
+		res := l.env.hub.childResult(l.life, d, end, d.birth.most)
+		_ = l.post(l.life, childReportIn{d.child, end, reportText(d.child, res)})
+	}
+	d.end = end
+	close(d.done)
+}
+
+// awaitChild waits for the child of a call, and reports what the call comes to.
+func (l *loop) awaitChild(ctx context.Context, gen int, d *delegate, most int) {
+	select {
+	case <-d.done:
+		res := l.env.hub.childResult(ctx, d, d.end, most)
+		_ = l.post(context.Background(), childDoneIn{gen, d.end, res})
+	case <-ctx.Done():
+	case <-l.life.Done():
+	}
+}
+
+var (
+	// errNotBegun says that the child's run was not begun yet.
+	errNotBegun = errors.New("the child's run was not begun")
+	errHalted   = errors.New("the child was stopped before its run was begun")
+)
+
+// runChild begins a child's run, unless it has been, and waits for its end. False: ctx has
+// ended, or the daemon stops.
+func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end childEnd, ok bool) {
+	defer func() {
+		if d.entered {
+			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
+		}
+	}()
+	for {
+		end, err := h.watchChild(ctx, d, nil)
+		if errors.Is(err, errNotBegun) {
+			end, err = h.beginChild(ctx, parent, d)
+		}
+		switch {
+		case err == nil:
+			return end, true
+		case ctx.Err() != nil:
+			return end, false
+		case errors.Is(err, errStopped):
+			continue
+		}
+		if why, final := refused(err); final {
+			return why, true
+		}
+		timer := time.NewTimer(childRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return end, false
+		}
+	}
+}
+
+// refused is why a child has no run and will have none. False: it may be had later, when the
+// journal can be written again, or from the next daemon.
+func refused(err error) (childEnd, bool) {
+	var wire *protocol.Error
+	var open openError
+	switch {
+	case errors.Is(err, errHalted):
+		return notBegun("aborted", "not run: the run was aborted"), true
+	case errors.As(err, &open):
+		return notBegun(model.Internal, open.Error()), !errors.As(err, new(syscall.Errno))
+	case errors.As(err, &wire) && wire.Code != protocol.SessionError && wire.Reason() != protocol.ShuttingDown:
+		return notBegun(model.BadRequest, wire.Message), true
+	}
+	return childEnd{}, false
+}
+
+func notBegun(code, message string) childEnd {
+	res := model.Failed(code, message)
+	return childEnd{stop: protocol.StopError, code: protocol.Code(code), message: message, notRun: &res}
+}
+
+// enter gives the child its place in its tree; with known set its run has begun.
+func (h *Hub) enter(ctx context.Context, d *delegate, known bool) error {
+	at := treePlace{d.child.RunID, d.child.Background}
+	if !d.entered && !h.env.forest.enter(ctx, d.stop, d.birth.root, d.child.ChildRunID, at, known) {
+		return cmp.Or(context.Cause(ctx), errHalted)
+	}
+	d.entered = true
+	if known { // its message has been read
+		d.birth.entry = nil
+	}
+	return nil
+}
+
+// watchChild waits for the end of a child's run, which it begins with start. errNotBegun:
+// there is no such run.
+func (h *Hub) watchChild(ctx context.Context, d *delegate, start *childStart) (end childEnd, err error) {
+	if !h.env.Store.Exists(d.child.ChildID) {
+		if !d.child.New {
+			return end, protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s any more", d.child.ChildID)
+		}
+		return end, errNotBegun
+	}
+	l, release, err := h.acquire(ctx, d.child.ChildID)
+	if err != nil {
+		return end, err
+	}
+	c := newCall()
+	if err = l.post(ctx, childRunIn{c, d.child.ChildRunID, start}); err == nil {
+		select {
+		case <-c.postponed: // it stays open while it runs
+			err = h.enter(ctx, d, true)
+		case r := <-c.reply:
+			c.reply <- r // there is room again, and nobody else takes it
+		case <-l.done:
+		case <-ctx.Done():
+		}
+	}
+	release()
+	if err != nil {
+		return end, err
+	}
+	return awaitEnd(ctx, l, c, d)
+}
+
+// awaitEnd waits for the reply to a childRunIn, and has the run aborted when the child is to
+// stop.
+func awaitEnd(ctx context.Context, l *loop, c *call, d *delegate) (end childEnd, err error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	halted := make(chan struct{})
+	go func() { // ends with this call
+		defer close(halted)
+		select {
+		case <-d.stop:
+			_ = l.post(watching, abortIn{nil, d.child.ChildRunID})
+		case <-watching.Done():
+		}
+	}()
+	defer func() { cancel(); <-halted }()
+	r, err := l.await(ctx, c.reply)
+	if err != nil {
+		if errors.Is(err, errStopped) && l.failure != nil {
+			err = l.failure
+		}
+		return end, err
+	}
+	end, known := r.value.(childEnd)
+	if !known {
+		err = errNotBegun
+	}
+	return end, err
+}
+
+// beginChild makes a child's session, unless it is there, and begins its run.
+func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end childEnd, err error) {
+	if err := h.enter(ctx, d, false); err != nil {
+		return end, err
+	}
+	select {
+	case <-d.stop:
+		return end, errHalted
+	default:
+	}
+	a, err := h.childArgs(ctx, parent, d)
+	if err != nil {
+		return end, err
+	}
+	if d.child.New && !h.env.Store.Exists(d.child.ChildID) {
+		if err := h.bear(ctx, d, a); err != nil {
+			return end, err
+		}
+	}
+	start := d.birth.start
+	start.text = a.Prompt
+	if h.orchestrated() {
+		if start.text, err = h.beforeTurn(ctx, d.child.ChildID, a.Prompt, ""); err != nil {
+			return end, err
+		}
+	}
+	return h.watchChild(ctx, d, &start)
+}
+
+// childArgs reads the arguments of a child's call.
+func (h *Hub) childArgs(ctx context.Context, parent string, d *delegate) (a agentArgs, err error) {
+	if d.birth.entry == nil {
+		return a, protocol.Errorf(protocol.InternalError, "the message with the call is gone from the journal")
+	}
+	text, err := h.env.Store.Arguments(ctx, parent, d.birth.entry, d.child.CallID)
+	if err != nil {
+		return a, err
+	}
+	if a, err = readAgentArgs(text); err != nil {
+		err = protocol.Errorf(protocol.InvalidPayload, "%v", err)
+	}
+	return a, err
+}
+
+// bear makes a child's session.
+func (h *Hub) bear(ctx context.Context, d *delegate, a agentArgs) (err error) {
+	created, facts := d.birth.created, d.birth.facts
+	if a.Agent != "" {
+		if created.Agent, err = h.agentOf(a.Agent); err != nil {
+			return err
+		}
+		facts = slices.DeleteFunc(slices.Clone(facts), func(f session.Fact) bool { _, is := f.(session.ModelSet); return is })
+	}
+	if a.Model != "" {
+		if h.env.Models == nil || a.Agent != "" {
+			return protocol.Errorf(protocol.InvalidPayload, "model: this child has no choice of models")
+		}
+		choice, err := h.env.Models.Choose(a.Model, "", "")
+		if err != nil {
+			return protocol.Errorf(protocol.InvalidPayload, "model: %v", err)
+		}
+		facts = append(slices.Clone(facts), session.ModelSet{Model: choice})
+	}
+	if a.Worktree {
+		if h.env.Worktrees == nil {
+			return protocol.Errorf(protocol.InvalidPayload, "worktree: this daemon makes none")
+		}
+		if created.Workdir, err = h.env.Worktrees.Make(ctx, created.Workdir, a.Description); err != nil {
+			return cmp.Or(context.Cause(ctx), error(protocol.Errorf(protocol.InvalidPayload, "worktree: %v", err)))
+		}
+		created.Workdir = resolved(created.Workdir)
+	}
+	records := h.fresh(created)
+	for _, f := range facts {
+		records = append(records, session.Record{At: h.env.Now(), Fact: f})
+	}
+	return h.create(records, false)
+}
+
+// childResult is what a parent's model reads of a child whose run has ended.
+func (h *Hub) childResult(ctx context.Context, d *delegate, end childEnd, most int) model.ToolResult {
+	if end.notRun != nil {
+		return *end.notRun
+	}
+	type view struct {
+		said    *session.Entry
+		steps   []session.Step
+		workdir string
+	}
+	id, run := d.child.ChildID, d.child.ChildRunID
+	v, err := readSession(ctx, h, id, func(m *machine) (view, error) {
+		steps, err := m.s.StepsOf(run, run)
+		if err != nil { // it has said nothing
+			steps = nil
+		}
+		return view{m.s.RunOutput(run), slices.Clone(steps), m.workdir()}, nil
+	})
+	answer := ""
+	if err == nil {
+		var texts []string
+		if texts, err = h.env.texts(ctx, id, v.said); err == nil {
+			answer = texts[0]
+		}
+	}
+	if err != nil {
+		answer = fmt.Sprintf("the answer cannot be read: %v", err)
+	}
+	files := []protocol.ChangedFile{}
+	if h.env.Changes != nil && len(v.steps) > 0 {
+		if rep, err := h.env.Changes.Show(ctx, id, v.workdir, stepsOf(v.steps), "", false); err == nil {
+			for _, f := range rep.Files {
+				files = append(files, protocol.ChangedFile(f))
+			}
+		}
+	}
+	return resultOf(d.child, end, v.workdir, answer, files, most)
+}

@@ -1,0 +1,218 @@
+package runloop
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"noused/internal/model"
+)
+
+// forest knows the trees of runs that have children: what they have used together, how many
+// children there were, and which of them work. It may be used from any goroutine; all of it
+// can be found again in the journals of runs that have not ended.
+type forest struct {
+	bounds Bounds
+
+	mu    sync.Mutex
+	trees map[string]*tree // by the run at the root
+}
+
+type tree struct {
+	uses    map[string]*treeUse  // by run
+	places  map[string]treePlace // of the children that work, by run
+	waiting []*treeWaiter        // in their order
+}
+
+// treeUse is what a run has used, its children that have ended included.
+type treeUse struct {
+	used     model.Usage
+	children int
+	live     bool
+}
+
+// treePlace is that of a child among those that work. A run that waits for a child of its own
+// does not work: its child has its place.
+type treePlace struct {
+	parent     string // run
+	background bool
+}
+
+type treeWaiter struct {
+	run   string
+	place treePlace
+	ready chan struct{} // closed once it has its place
+}
+
+// use calls do with a tree, which is made or dropped as need be.
+func (f *forest) use(root string, do func(t *tree)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.trees[root]
+	if t == nil {
+		t = &tree{uses: map[string]*treeUse{}, places: map[string]treePlace{}}
+		if f.trees == nil {
+			f.trees = map[string]*tree{}
+		}
+		f.trees[root] = t
+	}
+	do(t)
+	for len(t.waiting) > 0 {
+		i := slices.IndexFunc(t.waiting, func(w *treeWaiter) bool { return t.enters(w.run, w.place, f.bounds.Parallel) })
+		if i < 0 {
+			break
+		}
+		close(t.waiting[i].ready)
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+	if len(t.places) == 0 && len(t.waiting) == 0 && !t.lives() {
+		delete(f.trees, root)
+	}
+}
+
+func (t *tree) lives() bool {
+	for _, u := range t.uses {
+		if u.live {
+			return true
+		}
+	}
+	return false
+}
+
+// working counts the children that do not wait for one of their own.
+func (t *tree) working() int {
+	waits := map[string]bool{}
+	for _, p := range t.places {
+		if _, child := t.places[p.parent]; child && !p.background {
+			waits[p.parent] = true
+		}
+	}
+	return len(t.places) - len(waits)
+}
+
+// enters gives a child its place where there is one.
+func (t *tree) enters(run string, p treePlace, most int) bool {
+	before := t.working()
+	t.places[run] = p
+	if now := t.working(); now > before && now > most {
+		delete(t.places, run)
+		return false
+	}
+	return true
+}
+
+// enter blocks until a child may work, or one of the two ends it; it returns whether it may.
+// With known set it works already.
+func (f *forest) enter(ctx context.Context, stop <-chan struct{}, root, run string, p treePlace, known bool) bool {
+	w := &treeWaiter{run: run, place: p, ready: make(chan struct{})}
+	f.use(root, func(t *tree) {
+		if known {
+			t.places[run] = p
+			close(w.ready)
+			return
+		}
+		t.waiting = append(t.waiting, w)
+	})
+	select {
+	case <-w.ready:
+		return true
+	case <-stop:
+	case <-ctx.Done():
+	}
+	f.use(root, func(t *tree) {
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *treeWaiter) bool { return o == w })
+	})
+	select {
+	case <-w.ready: // it was given meanwhile
+		f.leave(root, run)
+	default:
+	}
+	return false
+}
+
+func (f *forest) leave(root, run string) {
+	f.use(root, func(t *tree) { delete(t.places, run) })
+}
+
+// reserve counts one more child of a run, and reports whether there may be one.
+func (f *forest) reserve(root, run string) (ok bool) {
+	f.use(root, func(t *tree) {
+		n := 0
+		for _, u := range t.uses {
+			n += u.children
+		}
+		if ok = n < f.bounds.Total; !ok {
+			return
+		}
+		if t.uses[run] == nil {
+			t.uses[run] = &treeUse{}
+		}
+		t.uses[run].children++
+		t.uses[run].live = true
+	})
+	return ok
+}
+
+// others is what the other runs of a run's tree have used.
+func (f *forest) others(root, run string) (sum model.Usage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.trees[root]; t != nil {
+		for id, u := range t.uses {
+			if id != run {
+				sum = sum.Add(u.used)
+			}
+		}
+	}
+	return sum
+}
+
+// treeReport names the run that the forest has from a loop.
+type treeReport struct{ root, run string }
+
+// learnOfTree has the machine know what the other runs of its tree have used.
+func (l *loop) learnOfTree(in input) {
+	at := l.inTree
+	if in, ok := in.(childRunIn); ok && in.start != nil {
+		at = treeReport{in.start.root, in.runID}
+	}
+	if l.m.elsewhere = (model.Usage{}); at.run != "" {
+		l.m.elsewhere = l.env.forest.others(at.root, at.run)
+	}
+}
+
+// account has the forest know what the loop's run, if it is one of a tree, has used by now.
+func (l *loop) account() {
+	run := l.m.s.Run
+	now := treeReport{}
+	if run != nil && (run.Root != "" || len(run.Children) > 0) {
+		now = treeReport{l.m.root(), run.ID}
+	}
+	if was := l.inTree; was != now && was.run != "" {
+		l.env.forest.use(was.root, func(t *tree) {
+			if u := t.uses[was.run]; u != nil {
+				u.live = false
+				if end := l.m.s.LastRun; end.RunID == was.run {
+					if ended, ok := l.m.s.Ended(was.run); ok {
+						u.used, u.children = ended.Usage, end.Children
+						if end.Spent != nil {
+							u.used = u.used.Add(*end.Spent)
+						}
+					}
+				}
+			}
+		})
+	}
+	if l.inTree = now; now.run == "" {
+		return
+	}
+	used, children := run.Below()
+	l.env.forest.use(now.root, func(t *tree) {
+		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true}
+		for _, c := range run.Children {
+			if c.Ended { // it is counted here from now on
+				delete(t.uses, c.ChildRunID)
+			}
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package runloop
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"noused/internal/testenv"
+)
+
+// Whatever the shape of a tree is, no more children work at a time than may, and it comes to
+// its end.
+func TestPlacesOfATree(t *testing.T) {
+	for seed := range testenv.Tries(50) {
+		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+		f := &forest{bounds: Bounds{Depth: 2, Parallel: 1 + rng.IntN(3), Total: 50}}
+		check := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if n := f.trees["root"].working(); n > f.bounds.Parallel {
+				t.Errorf("seed %d: %d children work, at most %d may", seed, n, f.bounds.Parallel)
+			}
+		}
+		fan := 1 + rng.IntN(3)
+		var run func(id string, depth int)
+		run = func(id string, depth int) {
+			var children sync.WaitGroup
+			for n := range fan * min(depth, 1) {
+				child := fmt.Sprint(id, ".", n)
+				children.Go(func() {
+					if !f.enter(context.Background(), nil, "root", child, treePlace{parent: id}, false) {
+						t.Errorf("%s gets no place", child)
+						return
+					}
+					check()
+					run(child, depth-1)
+					f.leave("root", child)
+				})
+			}
+			children.Wait()
+		}
+		run("root", 3)
+		if len(f.trees) > 0 {
+			t.Errorf("seed %d: %d trees are left", seed, len(f.trees))
+		}
+	}
+}
+
+// The children of a tree are counted together, and no more are given than may be.
+func TestChildrenOfATreeAreCounted(t *testing.T) {
+	f := &forest{bounds: Bounds{Total: 3}}
+	for n, want := range []bool{true, true, true, false} {
+		if got := f.reserve("root", []string{"root", "run-1"}[n%2]); got != want {
+			t.Errorf("child %d: got %t", n, got)
+		}
+	}
+	if !f.reserve("other", "other") {
+		t.Error("another tree has its own count")
+	}
+}
+
+// One who waits for a place and is stopped gets none, and keeps none.
+func TestAPlaceThatNobodyWaitsForAnyMore(t *testing.T) {
+	f := &forest{bounds: Bounds{Parallel: 1}}
+	ctx := context.Background()
+	if !f.enter(ctx, nil, "root", "a", treePlace{parent: "root"}, false) {
+		t.Fatal("the first gets its place")
+	}
+	stop := make(chan struct{})
+	close(stop)
+	if f.enter(ctx, stop, "root", "b", treePlace{parent: "root"}, false) {
+		t.Error("the second has a place beside the first")
+	}
+	f.leave("root", "a")
+	if !f.enter(ctx, nil, "root", "c", treePlace{parent: "root"}, false) {
+		t.Error("the place was not given back")
+	}
+}
