@@ -356,16 +356,7 @@ func (l *loop) commit() error {
 		l.fail(out.replies, failure)
 		return failure
 	}
-	for _, kept := range out.rules {
-		if err := l.keepRule(kept); err != nil {
-			l.env.Fault(l.id, err)
-			out.events = append(out.events, protocol.Warning{
-				Ref:  protocol.Ref{SessionID: l.id},
-				Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error(),
-			})
-		}
-		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
-	}
+	l.keepRules(&out)
 	l.spread(out)
 	l.tellQuestion()
 	for _, c := range out.captures {
@@ -423,6 +414,20 @@ func (l *loop) spread(out effects) {
 	}
 	for _, r := range out.results {
 		l.agent.Answer(r.callID, r.res)
+	}
+}
+
+// keepRules adds the rules that somebody has answered approvals with. One that is not kept is told.
+func (l *loop) keepRules(out *effects) {
+	for _, kept := range out.rules {
+		if err := l.keepRule(kept); err != nil {
+			l.env.Fault(l.id, err)
+			out.events = append(out.events, protocol.Warning{
+				Ref:  protocol.Ref{SessionID: l.id},
+				Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error(),
+			})
+		}
+		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
 	}
 }
 

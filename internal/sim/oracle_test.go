@@ -111,7 +111,8 @@ func (w *world) imagesOf(s *sessiontest.Story) {
 // written may not have been announced any more, and after a power cut what was announced
 // and not synced is gone (wire-v1 §7).
 func (w *world) judgeBy(journals []string) {
-	w.checker, w.told, w.handed = protocoltest.NewChecker(), map[string]string{}, map[string][]string{}
+	w.checker, w.told = protocoltest.NewChecker(), map[string]string{}
+	w.handed, w.beside = map[string][]string{}, map[string][]string{}
 	for _, path := range journals {
 		id := strings.TrimSuffix(base(path), ".jsonl")
 		s := sessiontest.NewIn(id, w.checker)
