@@ -70,7 +70,7 @@ func startDaemon(t testing.TB, to fleet.Connect, name, epoch string) *daemon {
 	})
 	protocol.HandleFunc(d.mux, protocol.DeleteSession,
 		func(_ context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
-			return protocol.SessionDeleted(p), nil
+			return protocol.SessionDeleted{SessionID: p.SessionID}, nil
 		})
 	protocol.Handle(d.mux, protocol.CompactSession,
 		func(context.Context, protocol.CompactSessionParams) (protocol.Answer[protocol.Compaction], error) {
