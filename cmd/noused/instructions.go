@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,17 @@ func (s instructionsAdapter) Named(workdir, name string) (*model.NamedAgent, err
 		}
 	}
 	return out, nil
+}
+
+func (s instructionsAdapter) ListNamed(workdir string) string {
+	agents, _ := s.of.In(workdir).Named()
+	var b strings.Builder
+	for _, a := range agents {
+		if a.Agent == "" {
+			fmt.Fprintf(&b, "\n- %s: %s", a.Name, cmp.Or(a.Description, "see "+a.Path))
+		}
+	}
+	return b.String()
 }
 
 // skills answers list_skills.

@@ -98,7 +98,7 @@ func (m *machine) leaving(call model.ToolCall, v model.Verdict) model.Verdict {
 		return v
 	}
 	a, err := readAgentArgs(call.Arguments)
-	if err != nil || a.Agent == "" {
+	if err != nil || !hosts(m.hosts, a.Agent) {
 		return v
 	}
 	return m.stricter(v, model.Verdict{
@@ -164,7 +164,7 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 	}
 	f := session.ChildStarted{
 		RunID: run.ID, CallID: call.ID, ChildID: a.SessionID, ChildRunID: m.newID("run-"), Description: a.Description,
-		New: a.SessionID == "", Background: a.Background,
+		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As,
 	}
 	if e := m.s.Calling(); e != nil {
 		f.MessageID = e.ID
@@ -203,7 +203,7 @@ func (m *machine) startChild(c session.Child) {
 		b.created.Parent.Titles = slices.Clone(s.Parent.Titles)
 	}
 	b.created.Parent.Titles = append(b.created.Parent.Titles, s.Title)
-	b.start.root = c.RunID
+	b.start.root, b.start.terms.As = c.RunID, c.Within
 	mode := s.ApprovalMode
 	if run := s.Run; run != nil && run.ID == c.RunID {
 		b.root, b.start.root = m.root(), m.root()

@@ -188,7 +188,9 @@ func (l *loop) offer(ctx context.Context, gen int, s toolset) (offer, error) {
 	if err := l.tellSilent(ctx, gen, listed); err != nil {
 		return offer{}, err
 	}
-	o := s.offer(l.inTurn(s, listed))
+	listed = l.inTurn(s, listed)
+	l.withNames(s.from.Workdir, listed)
+	o := s.offer(listed)
 	if o.now.Search == s.deferred.Search && len(o.now.Servers) == len(s.deferred.Servers) {
 		return o, nil
 	}

@@ -263,13 +263,16 @@ func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end c
 	if err != nil {
 		return end, err
 	}
+	start := d.birth.start
+	start.text = a.Prompt
+	if start.terms.As, err = h.namedChild(ctx, d, a); err != nil {
+		return end, err
+	}
 	if d.child.New && !h.env.Store.Exists(d.child.ChildID) {
 		if err := h.bear(ctx, d, a); err != nil {
 			return end, err
 		}
 	}
-	start := d.birth.start
-	start.text = a.Prompt
 	if h.orchestrated() {
 		if start.text, err = h.beforeTurn(ctx, d.child.ChildID, a.Prompt, ""); err != nil {
 			return end, err
@@ -296,14 +299,15 @@ func (h *Hub) childArgs(ctx context.Context, parent string, d *delegate) (a agen
 // bear makes a child's session.
 func (h *Hub) bear(ctx context.Context, d *delegate, a agentArgs) (err error) {
 	created, facts := d.birth.created, d.birth.facts
-	if a.Agent != "" {
+	hosted := h.hosts(a.Agent)
+	if hosted {
 		if created.Agent, err = h.agentOf(a.Agent); err != nil {
 			return err
 		}
 		facts = slices.DeleteFunc(slices.Clone(facts), func(f session.Fact) bool { _, is := f.(session.ModelSet); return is })
 	}
 	if a.Model != "" {
-		if h.env.Models == nil || a.Agent != "" {
+		if h.env.Models == nil || hosted {
 			return protocol.Errorf(protocol.InvalidPayload, "model: this child has no choice of models")
 		}
 		choice, err := h.env.Models.Choose(a.Model, "", "")

@@ -127,6 +127,9 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 		l.m.stopHooks = e.Modules.Stops
 	}
 	l.m.bounds, l.m.reserve = e.Children, e.forest.reserve
+	if e.Agents != nil {
+		l.m.hosts = e.Agents.Check
+	}
 	l.openAgent(s)
 	l.announce()
 	l.account()

@@ -74,6 +74,8 @@ type machine struct {
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string
+	// hosts says why no session can have a hosted agent of that name. Nil: none can.
+	hosts func(name string) error
 	// bounds are those of child sessions; the zero Bounds: there are none.
 	bounds Bounds
 	// reserve counts one more child below the run at the root, and reports whether there may

@@ -52,6 +52,8 @@ type Instructions interface {
 	// Named returns the named agent of that name in that folder. Its error is for people. It
 	// blocks for the disk.
 	Named(workdir, name string) (*model.NamedAgent, error)
+	// ListNamed tells a model which there are, each on a line of its own. It blocks for the disk.
+	ListNamed(workdir string) string
 }
 
 // Tools knows and runs the operations of all tools.

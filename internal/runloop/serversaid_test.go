@@ -20,6 +20,8 @@ func (place) Expand(string, string) (string, bool, error) { return "", false, ni
 
 func (place) Named(string, string) (*model.NamedAgent, error) { return nil, errors.New("none") }
 
+func (place) ListNamed(string) string { return "" }
+
 func (place) System(_, environment string, _ int64) (text string, files, problems []string) {
 	return "You work " + environment + ".", nil, nil
 }

@@ -33,6 +33,8 @@ type ChildStarted struct {
 	Description string `json:"description,omitzero"`
 	New         bool   `json:"new,omitzero"`
 	Background  bool   `json:"background,omitzero"`
+	// Within is the named agent of the run that has the call: the child may do no more.
+	Within *model.NamedAgent `json:"within,omitzero"`
 }
 
 // ChildEnded says that a child's run is known to have ended. Spent is what it has used, its
