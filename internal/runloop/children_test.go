@@ -205,7 +205,7 @@ func TestBoundsOfChildrenAreNamed(t *testing.T) {
 		{"arguments", `{"prompt":"x","wish":1}`, "bad_request"},
 		{"model", `{"prompt":"x","model":"p/none"}`, "bad_request"},
 		{"worktree", `{"prompt":"x","worktree":true}`, "bad_request"},
-		{"agent", `{"prompt":"x","agent":"none"}`, "agent: this daemon hosts none"},
+		{"agent", `{"prompt":"x","agent":"none"}`, "agent: there is no agent"},
 	} {
 		f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
 		id := f.session()

@@ -47,7 +47,8 @@ func (h *Hub) namedChild(ctx context.Context, d *delegate, a agentArgs) (*model.
 	case err != nil:
 		return nil, protocol.Errorf(protocol.InvalidPayload, "agent: %v", err)
 	case as.Agent != "":
-		return nil, protocol.Errorf(protocol.InvalidPayload, "agent: the turns of %s are made by %s: name that one", name, as.Agent)
+		return nil, protocol.Errorf(protocol.InvalidPayload, "agent: the turns of %s are made by %s: name that one",
+			name, as.Agent)
 	}
 	if within != nil && !within.AllTools {
 		if as.AllTools {
