@@ -31,6 +31,10 @@ func (*cutter) Resumes(string) bool { return true }
 
 func (*cutter) Serves(string) bool { return false }
 
+func (*cutter) Queues() bool { return false }
+
+func (*cutter) Steered() {}
+
 func (*cutter) Own() []string                                                               { return nil }
 func (*cutter) Close()                                                                      {}
 func (c *cutter) Open(string, string, string, func(context.Context, model.AgentNews)) Agent { return c }
