@@ -1,6 +1,9 @@
 package changes
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,7 +138,8 @@ func (u *folderUnder) wasAt(tree, rel string) {
 	}
 }
 
-// A folder that is shut and one that may not be written to are told, and hold up nothing.
+// A folder that is shut holds up nothing. One that may not be written to refuses the rewind, of which nothing is
+// done, until it is opened again.
 func TestShutFoldersAndFiles(t *testing.T) {
 	if unix.Geteuid() == 0 {
 		t.Skip("nothing is shut to root")
@@ -147,8 +151,17 @@ func TestShutFoldersAndFiles(t *testing.T) {
 	u.sh("chmod 000 shut; chmod 555 locked")
 	t.Cleanup(func() { u.sh("chmod -R u+rwx .") })
 	u.turnOf(func() { u.write("c", "2\n"); u.sh("chmod 755 locked; echo 2 > locked/b; chmod 555 locked") })
-	if plan := u.back(0); len(plan.Conflicts) > 0 {
+	plan, err := u.e.PlanRewind(context.Background(), u.f, u.steps, nil, true)
+	if err != nil || len(plan.Conflicts) > 0 {
+		t.Fatalf("conflicts: %v, %v", plan.Conflicts, err)
+	}
+	if err := u.e.Apply(u.f, plan.Changes, "rew-locked"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a folder that is locked: %v", err)
+	}
+	u.sh("grep -q 2 c && grep -q 2 locked/b && test $(stat -c %a locked) = 555")
+	u.sh("chmod 755 locked")
+	if plan := u.back(0, "locked"); len(plan.Conflicts) > 0 {
 		t.Fatalf("conflicts: %v", plan.Conflicts)
 	}
-	u.sh("chmod 755 locked; grep -q 1 c locked/b")
+	u.sh("grep -q 1 c && grep -q 1 locked/b")
 }
