@@ -163,8 +163,14 @@ func currentFolder() (string, error) {
 	return dir, nil
 }
 
+// lastUsed is the session that was used last. A child session is nobody's last as long as there is another.
 func lastUsed(list []protocol.SessionInfo) protocol.SessionInfo {
-	return slices.MaxFunc(list, func(x, y protocol.SessionInfo) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
+	return slices.MaxFunc(list, func(x, y protocol.SessionInfo) int {
+		if (x.Parent == nil) != (y.Parent == nil) {
+			return map[bool]int{true: 1, false: -1}[x.Parent == nil]
+		}
+		return x.UpdatedAt.Compare(y.UpdatedAt)
+	})
 }
 
 // seen says that the session was read up to now, if what nous printed went to a

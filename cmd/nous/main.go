@@ -62,6 +62,7 @@ type app struct {
 	active      bool
 	result      bool        // --json=result
 	board       bool        // the screen begins with the board
+	tree        bool        // child sessions are listed below their parents
 	noStart     bool        // a daemon that is not there is not started
 	completing  bool        // a shell asks for words: nothing is started for them
 	met         atomic.Bool // a daemon has answered

@@ -28,6 +28,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		before string
 		all    bool
 		watch  bool
+		tree   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "sessions",
@@ -35,6 +36,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Long: `List the sessions whose folder is the current one: those that need you first,
 then those that work, then those with something unread, then the others; of
 each kind those that changed last first. --all lists those of all folders, folder by folder.
+Child sessions are counted with their parent; those that wait for you are listed, and
+--tree lists all below their parents.
 
 --watch goes on until Ctrl-C and shows what changes: the table on a terminal, and
 in a pipe a line for each change. With --json a line is the session as the daemon
@@ -50,6 +53,7 @@ nous fleet watch does.`,
 			if cmd.Flags().Changed("limit") {
 				p.Limit = &limit
 			}
+			a.tree = tree
 			return a.listSessions(cmd.Context(), p, all, watch)
 		},
 	}
@@ -57,6 +61,7 @@ nous fleet watch does.`,
 	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `n`")
 	cmd.Flags().StringVar(&before, "before", "", "list only sessions made before the one with this `id`")
 	cmd.Flags().BoolVar(&all, "all", false, "list the sessions of all folders")
+	cmd.Flags().BoolVar(&tree, "tree", false, "list child sessions below their parents")
 	remove := a.deleteCommand()
 	remove.Use, remove.Aliases = "rm SESSION…", nil
 	cmd.AddCommand(remove)
@@ -395,6 +400,7 @@ func (a *app) printTree(r protocol.Tree) {
 func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []plain.Span) {
 	list = slices.DeleteFunc(slices.Clone(list), protocol.SessionInfo.Blank)
 	slices.SortFunc(list, protocol.ByNeed)
+	list = plain.Families(list, a.tree)
 	now := time.Now()
 	width, _ := plain.SizeOf(a.out.W)
 	folders := plain.Folders(list)
