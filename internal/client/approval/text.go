@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -93,15 +94,34 @@ func fieldText(f *form.Field) string {
 
 // WhyAsked is why somebody is asked, and the reason that the model gives, in one line.
 func WhyAsked(q protocol.Approval) string {
-	if IsForm(q) {
-		return plaintext.RevealLine(q.Because())
+	in := ""
+	if path := Path(q); path != "" {
+		in = "in " + path + ": "
 	}
-	text := "asks because " + q.Because()
+	if IsForm(q) {
+		return plaintext.RevealLine(in + q.Because())
+	}
+	text := in + "asks because " + q.Because()
 	if q.Kind != protocol.ApprovalBudget && q.Reason != "" {
 		text += ": " + q.Reason
 	}
 	return plaintext.RevealLine(text)
 }
+
+// Path is where the child session is that asks, from the root of its tree down to it: "fix login › run
+// tests". It is "" for a session without a parent.
+func Path(q protocol.Approval) string {
+	if len(q.SessionPath) < 2 {
+		return ""
+	}
+	titles := make([]string, len(q.SessionPath))
+	for i, title := range q.SessionPath {
+		titles[i] = format.Clip(format.Line(cmp.Or(title, "untitled")), maxPathTitle)
+	}
+	return strings.Join(titles, " › ")
+}
+
+const maxPathTitle = 60 // bytes of a title in a path
 
 func OptionIDs(q protocol.Approval) string {
 	ids := make([]string, len(q.Options))

@@ -181,6 +181,7 @@ func facts(a protocol.Approval) []fact {
 	if a.Kind == protocol.ApprovalTool {
 		add("reason", a.Reason)
 	}
+	add("session", approval.Path(a))
 	add("leads to", a.Path)
 	add("folder", a.Workdir)
 	add("why", a.Because())
