@@ -16,6 +16,7 @@ import (
 // "·" stands for a space in an argument.
 var wrongLines = []struct{ line, want string }{
 	{"promt", `unknown command "promt", did you mean prompt?`},
+	{"hlep", `unknown command "hlep", did you mean help?`},
 	{"--nonsense", `nous has no flag --nonsense; it has --`},
 	{"--json=perhaps", `--json perhaps: want true, false or, with prompt, result`},
 	{"--session", `--session wants a value: id`},
@@ -33,7 +34,7 @@ var wrongLines = []struct{ line, want string }{
 	{"prompt -", `there is no text: give it as arguments or on standard input`},
 	{
 		"prompt -x",
-		`prompt has no flag -x; it has --active, --agent, --approvals, --async, --creds, --detach-on-interrupt, --ephemeral, --help,`,
+		`prompt has no flag -x; it has --active, --agent, --approvals, --as, --async, --creds, --detach-on-interrupt, --ephemeral, --help,`,
 	},
 	{"prompt --wait --async x", `--wait and --async exclude each other`},
 	{"prompt --if-running later x", `--if-running later: want steer or follow-up`},

@@ -97,7 +97,18 @@ func Unknown(parent *cobra.Command, name string) error {
 	if parent.HasParent() {
 		text = fmt.Sprintf("%s has no command %q", Name(parent), name)
 	}
-	return Errorf("%s%s", text, didYouMean(parent, name))
+	return Errorf("%s%s", text, DidYouMean(name, commandNames(parent)))
+}
+
+// commandNames are the commands below parent that its help lists, and help itself, which cobra never suggests.
+func commandNames(parent *cobra.Command) []string {
+	names := []string{}
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // DidYouMean is what is added to an error about a name that none of some names is: ", did you
@@ -107,10 +118,6 @@ func DidYouMean(name string, names []string) string {
 	for _, n := range names {
 		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
 	}
-	return didYouMean(parent, name)
-}
-
-func didYouMean(parent *cobra.Command, name string) string {
 	for distance := 1; distance <= 2; distance++ { // the nearest
 		parent.SuggestionsMinimumDistance = distance
 		if near := parent.SuggestionsFor(name); len(near) > 0 {
