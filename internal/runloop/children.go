@@ -169,6 +169,9 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 	if e := m.s.Calling(); e != nil {
 		f.MessageID = e.ID
 	}
+	if f.Background { // the run may be over by then
+		f.Approvals, f.MaxCost = run.Approvals, run.Terms.MaxCost
+	}
 	if f.New {
 		f.ChildID = m.newID("ses-")
 	}
@@ -203,7 +206,7 @@ func (m *machine) startChild(c session.Child) {
 		b.created.Parent.Titles = slices.Clone(s.Parent.Titles)
 	}
 	b.created.Parent.Titles = append(b.created.Parent.Titles, s.Title)
-	b.start.root, b.start.terms.As = c.RunID, c.Within
+	b.start = childStart{root: c.RunID, approvals: c.Approvals, terms: c.Terms()}
 	mode := s.ApprovalMode
 	if run := s.Run; run != nil && run.ID == c.RunID {
 		b.root, b.start.root = m.root(), m.root()
@@ -460,7 +463,8 @@ func (in childReportIn) step(m *machine) {
 	}
 	m.record(in.end.fact(in.child))
 	text := session.Input{Command: session.CommandAgent, Key: key, Text: in.text}
-	if run == nil {
+	if run == nil { // it goes on from the run of the call, and may do no more
+		text.Approvals, text.Terms = in.child.Approvals, in.child.Terms()
 		m.beginRun(nil, text)
 		return
 	}

@@ -356,24 +356,21 @@ func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
 }
 
 func TestASteerSkipsTheOtherChildren(t *testing.T) {
-	begun := make(chan struct{})
+	begun := make(chan struct{}, 2)
 	heard := newHearing()
-	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), heard, nil)
-	id := f.session()
-	first := make(chan string, 1)
-	heard.notify = func(ev protocol.Event) {
-		if s, ok := ev.(protocol.AgentStart); ok && s.SessionID != id {
-			select {
-			case first <- s.SessionID:
-			default:
-			}
-		}
+	hangs := func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return model.Failed("aborted", "stopped")
 	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangs, heard, nil)
+	id := f.session()
 	call := agentCall(`{"prompt":"!t.x"}`)
 	a, err := f.start(id, call+"\n"+call)
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-begun // both work
 	<-begun
 	in, err := answered(f.queue(context.Background(), protocol.KindSteer, protocol.SteerParams{
 		Scope: protocol.Scope{SessionID: id}, Text: "look here",
@@ -481,6 +478,59 @@ func TestAChildIsAllowedNoMore(t *testing.T) {
 	f.stop()
 	f.events.done(t)
 	heard.check(t)
+}
+
+// What was taken from a parent is taken from a child that goes on, and from one that waits to be made.
+func TestAChildIsAllowedNoMoreThanItsParentIsByThen(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	waits := func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+		once.Do(func() { close(begun); <-goOn })
+		return model.ToolResult{OK: true, Text: "done"}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, waits, newHearing(), func(o *Options) {
+		o.Children.Parallel = 1
+	})
+	id, ctx := f.session(), aPerson()
+	setMode := func(mode protocol.ApprovalMode) {
+		t.Helper()
+		if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
+			Scope: protocol.Scope{SessionID: id}, Mode: mode,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMode(protocol.ApprovalsAuto)
+	call := agentCall(`{"prompt":"!t.x"}`)
+	a, err := f.start(id, call+"\n"+call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	setMode(protocol.ApprovalsDeny)
+	close(goOn)
+	f.events.wait(a.RunID)
+	children, err := query(ctx, f.Hub, id, func(m *machine) ([]string, error) { return slices.Clone(m.s.Children), nil })
+	if err != nil || len(children) != 2 {
+		t.Fatalf("got %v, %v; want two children", children, err)
+	}
+	for _, child := range children {
+		mode, err := query(ctx, f.Hub, child, func(m *machine) (protocol.ApprovalMode, error) { return m.s.ApprovalMode, nil })
+		if err != nil || mode != protocol.ApprovalsDeny {
+			t.Errorf("child %s has %q, %v; want its parent's mode", child, mode, err)
+		}
+	}
+	if _, err := requestAs[protocol.ToolsAccepted](ctx, f.Hub, id, func(to ticket) input {
+		return toolsIn{to, []string{agentTool}, 1}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.ask(id, agentCall(`{"prompt":"!t.x","session_id":"`+children[0]+`"}`)); !strings.Contains(got, "not active") {
+		t.Errorf("got %q, want the child refused a tool that its parent has not", got)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
 }
 
 func aPerson() context.Context {

@@ -273,12 +273,52 @@ func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end c
 			return end, err
 		}
 	}
+	if err := h.narrow(ctx, parent, d.child.ChildID); err != nil {
+		return end, err
+	}
 	if h.orchestrated() {
 		if start.text, err = h.beforeTurn(ctx, d.child.ChildID, a.Prompt, ""); err != nil {
 			return end, err
 		}
 	}
 	return h.watchChild(ctx, d, &start)
+}
+
+// narrow takes from a child what its parent is not allowed by now.
+func (h *Hub) narrow(ctx context.Context, parent, child string) error {
+	type allowed struct {
+		mode   protocol.ApprovalMode
+		tools  []string
+		chosen bool
+	}
+	read := func(m *machine) (allowed, error) {
+		return allowed{m.s.ApprovalMode, slices.Clone(m.s.Tools), m.s.ToolsChosen}, nil
+	}
+	above, err := readSession(ctx, h, parent, read)
+	if err != nil {
+		return err
+	}
+	is, err := readSession(ctx, h, child, read)
+	if err != nil {
+		return err
+	}
+	if slices.Index(modeOrder, is.mode) > slices.Index(modeOrder, above.mode) {
+		if _, err := h.request(ctx, child, func(t ticket) input { return approvalModeIn{t, above.mode} }); err != nil {
+			return err
+		}
+	}
+	if !above.chosen {
+		return nil
+	}
+	left := above.tools
+	if is.chosen {
+		left = slices.DeleteFunc(slices.Clone(is.tools), func(name string) bool { return !slices.Contains(above.tools, name) })
+	}
+	if is.chosen && len(left) == len(is.tools) {
+		return nil
+	}
+	_, err = h.request(ctx, child, func(t ticket) input { return toolsIn{t, left, len(left)} })
+	return err
 }
 
 // childArgs reads the arguments of a child's call.

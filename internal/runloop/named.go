@@ -1,6 +1,7 @@
 package runloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,21 +21,22 @@ func hosts(check func(name string) error, name string) bool {
 // namedChild is the named agent that makes a child's run, nil for none. It calls no tool that the run
 // may not call which the child is for. A child that goes on has the one that it had.
 func (h *Hub) namedChild(ctx context.Context, d *delegate, a agentArgs) (*model.NamedAgent, error) {
-	within, name := d.child.Within, a.Agent
-	if h.hosts(name) {
+	within, name, hosted := d.child.Within, a.Agent, h.hosts(a.Agent)
+	if a.SessionID != "" {
+		var err error
+		if name, err = readSession(ctx, h, a.SessionID, func(m *machine) (string, error) {
+			hosted = m.hosted()
+			return cmp.Or(m.s.Agent, m.s.LastRun.As), nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if hosted {
 		if within != nil && !within.AllTools {
 			return nil, protocol.Errorf(protocol.InvalidPayload, "agent: %s has tools of its own, and the agent %s has only "+
 				"certain ones", name, within.Name)
 		}
 		return nil, nil
-	}
-	if a.SessionID != "" {
-		var err error
-		if name, err = readSession(ctx, h, a.SessionID, func(m *machine) (string, error) {
-			return m.s.LastRun.As, nil
-		}); err != nil {
-			return nil, err
-		}
 	}
 	if name == "" || within != nil && within.Name == name {
 		return within, nil

@@ -1,12 +1,18 @@
 package runloop
 
 import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"noused/internal/model"
+	"noused/internal/model/offline"
 	"noused/internal/protocol"
+	"noused/internal/session"
 )
 
 // A run that a named agent makes calls that one's tools alone, of those that the session has, over a restart, too,
@@ -60,4 +66,95 @@ func TestANamedAgentCannotJoinARun(t *testing.T) {
 	if w.refused == nil || !strings.Contains(w.refused.Error(), "as, output_schema") {
 		t.Errorf("got %v", w.refused)
 	}
+}
+
+// onlyAgents are instructions of a folder with the named agent leads, which may call agent alone.
+type onlyAgents struct{}
+
+func (onlyAgents) Environment(context.Context, string) string { return "" }
+func (onlyAgents) System(string, string, int64) (string, []string, []string) {
+	return "", nil, nil
+}
+func (onlyAgents) Expand(_, text string) (string, bool, error) { return text, false, nil }
+func (onlyAgents) ListNamed(string) string                     { return "" }
+func (onlyAgents) Named(string, string) (*model.NamedAgent, error) {
+	return &model.NamedAgent{Name: "leads", Text: "Lead.", Tools: []string{agentTool}}, nil
+}
+
+// What a child in the background has come to starts a run that may do no more than the one that
+// had it made.
+func TestTheEndOfAChildInTheBackgroundGivesNoMoreTools(t *testing.T) {
+	heard, ends := newHearing(), make(chan string, 10)
+	begun := map[string]string{}
+	heard.notify = func(ev protocol.Event) {
+		switch ev := ev.(type) {
+		case protocol.AgentStart:
+			begun[ev.SessionID] += " as " + ev.As
+		case protocol.AgentEnd:
+			ends <- ev.SessionID
+		}
+	}
+	dir := t.TempDir()
+	f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, heard, func(o *Options) {
+		o.Instructions = onlyAgents{}
+	})
+	id := f.session()
+	if _, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id}, Text: agentCall(`{"prompt":"later","background":true}`), As: "leads",
+		Approvals: protocol.ApprovalsDeny,
+	})); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < 2; {
+		if <-ends == id {
+			n++
+		}
+	}
+	f.stop()
+	f.events.done(t)
+	heard.check(t)
+	for session, as := range begun {
+		if strings.TrimSpace(strings.ReplaceAll(as, " as leads", "")) != "" {
+			t.Errorf("session %s has runs%s", session, as)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "sessions", id+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte(`"approvals":"deny"`)); n < 4 { // of two inputs and their runs
+		t.Errorf("only %d records have the approvals of the first run:\n%s", n, text)
+	}
+}
+
+// A hosted agent, whose tools nobody here holds it to, is no child of a run with certain tools,
+// nor does one go on for it.
+func TestAHostedChildDoesNotGoOnForANamedAgent(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Instructions = onlyAgents{}
+	})
+	id := f.session()
+	f.ask(id, agentCall(`{"prompt":"first"}`))
+	child, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := query(context.Background(), f.Hub, child, func(m *machine) (string, error) {
+		m.s.Agent = "other"
+		return "", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id}, As: "leads",
+		Text: agentCall(`{"prompt":"second","session_id":"` + child + `"}`),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Result.Release()
+	if !strings.Contains(r.Result.Output, "other has tools of its own") {
+		t.Errorf("got %q, want a refusal", r.Result.Output)
+	}
+	f.stop()
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 )
 
 // Parent is the call that a child session was made for. Depth is how many sessions are above
@@ -35,7 +36,13 @@ type ChildStarted struct {
 	Background  bool   `json:"background,omitzero"`
 	// Within is the named agent of the run that has the call: the child may do no more.
 	Within *model.NamedAgent `json:"within,omitzero"`
+	// Approvals and MaxCost are that run's, where the child is in the background.
+	Approvals protocol.ApprovalMode `json:"approvals,omitzero"`
+	MaxCost   int64                 `json:"max_cost_nano_usd,omitzero"`
 }
+
+// Terms are those of a run that is made for the call.
+func (f ChildStarted) Terms() Terms { return Terms{MaxCost: f.MaxCost, As: f.Within} }
 
 // ChildEnded says that a child's run is known to have ended. Spent is what it has used, its
 // own children included, Children how many those are.
