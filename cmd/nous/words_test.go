@@ -22,7 +22,7 @@ func TestOneWordMeansOneThing(t *testing.T) {
 	slices.Sort(both)
 	want := []string{
 		"abort", "approvals", "approve", "board", "branch", "compact", "deny", "diff", "export", "follow-up", "model",
-		"new", "rewind", "search", "set-approval-mode", "setup", "state", "switch", "tools", "tree",
+		"new", "options", "rewind", "search", "set-approval-mode", "setup", "state", "switch", "tools", "tree",
 	}
 	if diff := cmp.Diff(want, both); diff != "" {
 		t.Errorf("words of both (-want +got):\n%s", diff)
