@@ -515,7 +515,9 @@ func TestAChildIsAllowedNoMoreThanItsParentIsByThen(t *testing.T) {
 		t.Fatalf("got %v, %v; want two children", children, err)
 	}
 	for _, child := range children {
-		mode, err := query(ctx, f.Hub, child, func(m *machine) (protocol.ApprovalMode, error) { return m.s.ApprovalMode, nil })
+		mode, err := query(ctx, f.Hub, child, func(m *machine) (protocol.ApprovalMode, error) {
+			return m.s.ApprovalMode, nil
+		})
 		if err != nil || mode != protocol.ApprovalsDeny {
 			t.Errorf("child %s has %q, %v; want its parent's mode", child, mode, err)
 		}
@@ -525,7 +527,8 @@ func TestAChildIsAllowedNoMoreThanItsParentIsByThen(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.ask(id, agentCall(`{"prompt":"!t.x","session_id":"`+children[0]+`"}`)); !strings.Contains(got, "not active") {
+	got := f.ask(id, agentCall(`{"prompt":"!t.x","session_id":"`+children[0]+`"}`))
+	if !strings.Contains(got, "not active") {
 		t.Errorf("got %q, want the child refused a tool that its parent has not", got)
 	}
 	f.stop()

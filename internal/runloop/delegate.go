@@ -312,7 +312,9 @@ func (h *Hub) narrow(ctx context.Context, parent, child string) error {
 	}
 	left := above.tools
 	if is.chosen {
-		left = slices.DeleteFunc(slices.Clone(is.tools), func(name string) bool { return !slices.Contains(above.tools, name) })
+		left = slices.DeleteFunc(slices.Clone(is.tools), func(name string) bool {
+			return !slices.Contains(above.tools, name)
+		})
 	}
 	if is.chosen && len(left) == len(is.tools) {
 		return nil
