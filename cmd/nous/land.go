@@ -118,7 +118,7 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	if !f.remove {
 		return nil
 	}
-	return a.deleteInWorktree(ctx, s.SessionID)
+	return a.deleteInWorktree(ctx, s.SessionID, false)
 }
 
 // landNow plans it, has the message read, and lands.

@@ -125,7 +125,7 @@ func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) er
 
 // deleteCommand goes on after a session that cannot be deleted, as rm does.
 func (a *app) deleteCommand() *cobra.Command {
-	var tree bool
+	var tree, children bool
 	cmd := &cobra.Command{
 		Use:     "delete SESSION…",
 		Aliases: []string{"rm"},
@@ -133,6 +133,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: `Delete sessions for good, without asking, and print their ids. One that runs
 is not deleted; branches of a session are sessions of their own and stay. When
 the active session is deleted, the newest of the others becomes that.
+A session with child sessions is deleted with --children, and they with it.
 
 With --worktree the folder of a session goes, too, where it is a git worktree,
 and the branch stays. That is refused while something there is not committed,
@@ -161,7 +162,7 @@ another session has a folder there, and for a main checkout.`,
 			}
 			var failed error
 			for _, name := range args {
-				err := a.deleteSession(cmd.Context(), name, tree)
+				err := a.deleteSession(cmd.Context(), name, tree, children)
 				var gone *client.NoDaemonError
 				if errors.As(err, &gone) || errors.Is(err, client.ErrLost) {
 					return err
@@ -173,24 +174,25 @@ another session has a folder there, and for a main checkout.`,
 			return failed
 		},
 	}
+	cmd.Flags().BoolVar(&children, "children", false, "delete its child sessions, too")
 	cmd.Flags().BoolVar(&tree, "worktree", false, "remove the session's git worktree, too, if nothing is lost")
 	return cmd
 }
 
-func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
+func (a *app) deleteSession(ctx context.Context, name string, tree, children bool) error {
 	id, err := lookup.SessionID(ctx, a.daemonSender(), name)
 	if err != nil {
 		return err
 	}
 	if tree {
-		return a.deleteInWorktree(ctx, id)
+		return a.deleteInWorktree(ctx, id, children)
 	}
-	return a.deleteNow(ctx, id)
+	return a.deleteNow(ctx, id, children)
 }
 
-func (a *app) deleteNow(ctx context.Context, id string) error {
-	_, err := act(a, func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id) },
-		func(r protocol.SessionDeleted) { a.Println(r.SessionID) })
+func (a *app) deleteNow(ctx context.Context, id string, children bool) error {
+	del := func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id, children) }
+	_, err := act(a, del, func(r protocol.SessionDeleted) { a.Println(r.SessionID) })
 	return err
 }
 

@@ -53,6 +53,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	switch {
 	case err == nil:
 		a.Notef("worktree %s, branch %s", tree.Dir, tree.Branch)
+		a.Notef("to use it, go to that folder, or name the session: --session %s", made.SessionID)
 		a.noteIncluded(tree.Included)
 		return a.setUpWorktree(ctx, tree, made.SessionID)
 	case errors.As(err, &refused), isNoDaemon(err):
@@ -69,7 +70,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 // deleteInWorktree removes a session's worktree and then the session. In this
 // order nothing that cannot be had again is lost by an end in between: all of the
 // worktree is committed, and the same command deletes the session.
-func (a *app) deleteInWorktree(ctx context.Context, id string) error {
+func (a *app) deleteInWorktree(ctx context.Context, id string, children bool) error {
 	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 		a.Notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
 	stop()
-	return a.deleteNow(ctx, id)
+	return a.deleteNow(ctx, id, children)
 }
 
 // forgetWorktree has git forget a worktree whose folder is gone. Nothing in the

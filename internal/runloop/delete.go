@@ -39,7 +39,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 		return protocol.SessionDeleted{}, err
 	case len(children) > 0 && !p.Children:
 		return protocol.SessionDeleted{}, protocol.Rejectf(protocol.HasChildren,
-			"session %s has %s: delete them with it by \"children\": true", id, format.Count(len(children), "child session"))
+			"session %s has %s: nous delete --children deletes them with it", id, format.Count(len(children), "child session"))
 	}
 	for _, child := range children {
 		_, err := h.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: child, Children: true})

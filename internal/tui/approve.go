@@ -144,7 +144,11 @@ func (m *model) approvalLines(height int) []string {
 		return nil
 	}
 	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
-	return m.approval.View(m.width, height, cmp.Or(key, "/approve"))
+	key = cmp.Or(key, "/approve")
+	if m.input.Empty() {
+		key = "" // the keys below answer
+	}
+	return m.approval.View(m.width, height, key)
 }
 
 // approvalParts are what the first line says of approvals and of the end of

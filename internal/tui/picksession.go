@@ -182,7 +182,7 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 	}
 	o := m.over
 	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
-		if _, err := actions.Delete(ctx, p, id); err != nil {
+		if _, err := actions.Delete(ctx, p, id, false); err != nil {
 			return removed{over: o, err: err}
 		}
 		list, err := slash.ListSessions(ctx, p)

@@ -119,8 +119,9 @@ func Rename(ctx context.Context, c client.Sender, scope protocol.Scope, title st
 }
 
 // Delete deletes a session for good. One that runs is refused.
-func Delete(ctx context.Context, c client.Sender, session string) (protocol.SessionDeleted, error) {
-	return client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: session})
+func Delete(ctx context.Context, c client.Sender, session string, children bool) (protocol.SessionDeleted, error) {
+	return client.Call(ctx, c, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: session, Children: children})
 }
 
 // SetLeaf goes back to an earlier message: the next prompt continues from there.

@@ -85,7 +85,7 @@ func TestWhatEachActSends(t *testing.T) {
 			return err
 		}, "set_title", `{"session_id":"ses-1","title":"new"}`},
 		"an end for good": {func(ctx context.Context, c client.Sender) error {
-			_, err := Delete(ctx, c, "ses-1")
+			_, err := Delete(ctx, c, "ses-1", false)
 			return err
 		}, "delete_session", `{"session_id":"ses-1"}`},
 		"an earlier message": {func(ctx context.Context, c client.Sender) error {

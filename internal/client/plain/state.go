@@ -33,6 +33,9 @@ func Facts(s protocol.SessionInfo, folder, tree string) [][2]string {
 	add("made", Stamp(s.CreatedAt))
 	add("last used", Stamp(s.UpdatedAt))
 	add("branched from", s.ParentID)
+	if s.Parent != nil {
+		add("child of", s.Parent.SessionID)
+	}
 	add("state", string(s.RunState))
 	add("waiting for", string(s.WaitingFor))
 	if w := s.Working; w != nil {

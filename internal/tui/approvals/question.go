@@ -13,6 +13,7 @@ package approvals
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -85,6 +86,15 @@ func (p *Panel) Takes(key string, now time.Time) bool {
 		return false
 	}
 	return slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
+}
+
+// choiceKeys are the keys that answer the approval from an empty input, such as o/d/r.
+func (p *Panel) choiceKeys() string {
+	keys := []string{}
+	for _, c := range approval.Choices(p.asked) {
+		keys = append(keys, c.Key)
+	}
+	return strings.Join(keys, "/")
 }
 
 // Focus gives the keys to the approval, and tells whether there is one.

@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,8 @@ func (p *Panel) Height(width int) int {
 
 // View is the approval in at most height lines of at most width cells: what is
 // asked, then, in what room there is, what would be done, what is known of it, and
-// the answers with their keys. Key is the one that gives it the keys.
+// the answers with their keys. Key is the one that gives it the keys; "" where its own
+// keys answer without.
 func (p *Panel) View(width, height int, key string) []string {
 	p.cursor.on = false
 	if p.ID() == "" || height <= 0 || width <= 0 {
@@ -95,7 +97,7 @@ func (p *Panel) parts(width, height int) (body, below []string) {
 func (p *Panel) head(width int, where, key string) string {
 	name := plaintext.RevealLine(approval.Title(p.asked))
 	style, line := p.theme.Warn, p.theme.Border
-	hint := key + " to answer"
+	hint := cmp.Or(key, p.choiceKeys()) + " to answer"
 	if width < roomy {
 		hint = key
 	}
@@ -112,12 +114,15 @@ func (p *Panel) head(width int, where, key string) string {
 		where = fmt.Sprintf("field %d of %d", p.filling.at+1, len(p.filling.form.Fields))
 	}
 	if where != "" {
-		hint = where + " · " + hint
+		hint = strings.TrimSuffix(where+" · "+hint, " · ")
 	}
 	if where == "" && !p.focused && !p.sent && cell.Width(name)+cell.Width(hint)+headRoom > width {
 		hint = key
 	}
-	hint = cell.Truncate(" "+hint, width/2+width/6)
+	if hint != "" {
+		hint = " " + hint
+	}
+	hint = cell.Truncate(hint, width/2+width/6)
 	name = cell.Truncate("? "+cell.Line(name, 4*width)+" ", max(width-cell.Width(hint)-1, 0))
 	rule := strings.Repeat("─", max(width-cell.Width(name)-cell.Width(hint), 0))
 	return style.Bold(true).Render(name) + line.Render(rule) + p.theme.Text.Render(hint)
