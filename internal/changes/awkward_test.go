@@ -138,8 +138,8 @@ func (u *folderUnder) wasAt(tree, rel string) {
 	}
 }
 
-// A folder that is shut holds up nothing. One that may not be written to refuses the rewind, of which nothing is
-// done, until it is opened again.
+// A folder that is shut holds up nothing. One that may not be written to refuses the rewind, and all stays as
+// it was until it is opened again.
 func TestShutFoldersAndFiles(t *testing.T) {
 	if unix.Geteuid() == 0 {
 		t.Skip("nothing is shut to root")
