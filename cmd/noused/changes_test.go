@@ -26,10 +26,14 @@ type changing struct {
 }
 
 func newChanging(t *testing.T, git bool) *changing {
+	return newChangingIn(t, newDaemon(t), "work", git)
+}
+
+func newChangingIn(t *testing.T, d *daemon, folder string, git bool) *changing {
 	t.Helper()
-	c := &changing{daemon: newDaemon(t)}
-	c.folder = filepath.Join(c.Dir, "work")
-	if err := os.Mkdir(c.folder, 0o755); err != nil {
+	c := &changing{daemon: d}
+	c.folder = filepath.Join(c.Dir, folder)
+	if err := os.MkdirAll(c.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if git {
@@ -96,6 +100,24 @@ func (c *changing) lastText() string {
 		}
 	}
 	return id
+}
+
+// Worktrees of ours lie below a folder of the home that is hidden from tools.
+func TestChangesInAHiddenFolderAreRecorded(t *testing.T) {
+	for name, git := range map[string]bool{"git": true, "no git": false} {
+		t.Run(name, func(t *testing.T) {
+			d := unstarted(t, "noused")
+			environ := d.Environ
+			d.Environ, d.Here = func() []string { return append(environ(), "HOME="+d.Dir) }, true
+			d.Start()
+			c := newChangingIn(t, d, ".local/share/noused/worktrees/topic", git)
+			c.write("a.txt", "one\n")
+			c.prompt(`!bash {"command":"echo two > a.txt"}`)
+			if r := c.changes(protocol.GetChangesParams{}); len(r.Files) != 1 || r.Files[0].Path != "a.txt" {
+				t.Errorf("got %+v\n%s", r, c.Log.String())
+			}
+		})
+	}
 }
 
 func TestAToolsEditIsShownAndTakenBack(t *testing.T) {

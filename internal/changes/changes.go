@@ -377,7 +377,8 @@ func (e *Engine) ignoredBefore(ctx context.Context, r *repo, f Folder, before *m
 		return nil, err
 	}
 	defer os.Remove(filepath.Join(r.dir, "info", "exclude"))
-	return r.ignoredAt(ctx, []string{"--git-dir=" + r.dir, "--work-tree=" + dir, "-C", dir}, paths, "--no-index")
+	return r.ignoredAt(ctx, []string{"--git-dir=" + r.dir, "--work-tree=" + dir, "-C", dir}, nil, paths,
+		"--no-index")
 }
 
 // line is how a list has a change.

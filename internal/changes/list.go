@@ -85,7 +85,7 @@ func (r *repo) list(ctx context.Context, p place) (map[string]listed, error) {
 		args = append(args, "-c", "-s", "--debug")
 	}
 	go func() {
-		err := r.gitAt(ctx, p.at(r), nil, out, args...)
+		err := r.gitAt(ctx, p.at(r), []string{p.top}, nil, out, args...)
 		_ = out.CloseWithError(err)
 		done <- err
 	}()
@@ -192,17 +192,17 @@ func (l listed) fits(r raw, index stamp) bool {
 
 // ignored asks git which of these paths are ignored.
 func (r *repo) ignored(ctx context.Context, p place, paths []string) (map[string]bool, error) {
-	return r.ignoredAt(ctx, p.at(r), paths)
+	return r.ignoredAt(ctx, p.at(r), []string{p.top}, paths)
 }
 
-func (r *repo) ignoredAt(ctx context.Context, at []string, paths []string, more ...string) (map[string]bool, error) {
+func (r *repo) ignoredAt(ctx context.Context, at, reads, paths []string, more ...string) (map[string]bool, error) {
 	found := map[string]bool{}
 	if len(paths) == 0 {
 		return found, nil
 	}
 	var out bytes.Buffer
 	args := append([]string{"check-ignore", "-z", "--stdin"}, more...)
-	err := r.gitAt(ctx, at, []byte(strings.Join(paths, "\x00")+"\x00"), &out, args...)
+	err := r.gitAt(ctx, at, reads, []byte(strings.Join(paths, "\x00")+"\x00"), &out, args...)
 	if err != nil && !exitedWith(err, 1) { // 1: none is
 		return nil, err
 	}
@@ -222,8 +222,8 @@ func (r *repo) converted(ctx context.Context, p place, paths []string) (map[stri
 		return found, nil
 	}
 	var out bytes.Buffer
-	if err := r.gitAt(ctx, p.at(r), []byte(strings.Join(paths, "\x00")+"\x00"), &out, "check-attr", "-z", "--stdin",
-		"filter", "working-tree-encoding"); err != nil {
+	if err := r.gitAt(ctx, p.at(r), []string{p.top}, []byte(strings.Join(paths, "\x00")+"\x00"), &out, "check-attr",
+		"-z", "--stdin", "filter", "working-tree-encoding"); err != nil {
 		return nil, err
 	}
 	words := strings.Split(out.String(), "\x00")

@@ -207,16 +207,17 @@ func blobHash(size int64) hash.Hash {
 
 // git runs a git on the repository that changes nothing.
 func (r *repo) git(ctx context.Context, input []byte, out io.Writer, args ...string) error {
-	return r.gitAt(ctx, []string{"--git-dir=" + r.dir}, input, out, args...)
+	return r.gitAt(ctx, []string{"--git-dir=" + r.dir}, nil, input, out, args...)
 }
 
-// gitAt is git with options that say on which repository.
-func (r *repo) gitAt(ctx context.Context, at []string, input []byte, out io.Writer, args ...string) error {
+// gitAt is git with options that say on which repository. It reads these folders though they may be hidden: a
+// session can be in one.
+func (r *repo) gitAt(ctx context.Context, at, reads []string, input []byte, out io.Writer, args ...string) error {
 	c, err := worktree.Reading(append(slices.Clone(at), args...)...)
 	if err != nil {
 		return err
 	}
-	c.Read, c.In = r.dir, input
+	c.Read, c.In = append([]string{r.dir}, reads...), input
 	err = r.run(ctx, c, out)
 	var exit *worktree.Exit
 	switch {

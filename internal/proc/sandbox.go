@@ -55,8 +55,8 @@ type sandbox struct {
 	within  []string // of those: may lie in something hidden, as the user has named them there
 	caches  *caches  // nil: it has no cache
 	hidden  Hidden
-	read    string // what of it can be read, "" for nothing
-	offline bool   // the network is closed
+	read    []string // what of it can be read
+	offline bool     // the network is closed
 	// cover reports whether the programs have namespaces; nil: they have not. It
 	// starts a process when first asked.
 	cover func() bool
@@ -74,8 +74,8 @@ type Sandbox struct {
 	Name    string   // whose it is, for messages
 	Workdir string   // absolute; nothing of it may be hidden but what lies below
 	Write   []string // absolute; what may be written beside it
-	// absolute, no links on the way: can be read, once it is there, although it is hidden; empty for nothing
-	Read  string
+	// absolute, no links on the way: can be read, once they are there, although they are hidden
+	Read  []string
 	Cache bool // its programs have a cache, see [Supervisor.KeepCaches]
 	// Fixed are those of all these that have no link on the way, not even when the
 	// sandbox is made: somebody else may have put it there.
@@ -95,8 +95,8 @@ func (s *Supervisor) Sandboxed(b Sandbox) (*Supervisor, error) {
 		return nil, err
 	}
 	box := &sandbox{hidden: s.hidden, read: b.Read, offline: s.offline}
-	if b.Read != "" {
-		box.hidden = s.hidden.Open(b.Read)
+	for _, path := range b.Read {
+		box.hidden = box.hidden.Open(path)
 	}
 	if b.Cache {
 		box.caches = s.caches
@@ -219,7 +219,10 @@ func (s *Supervisor) View() string {
 		return ""
 	}
 	hidden := s.box.hidden.resolved()
-	view := identity(s.box.read)
+	view := ""
+	for _, path := range s.box.read {
+		view += identity(path)
+	}
 	if !s.box.covers() {
 		return view + hidden.view()
 	}

@@ -65,10 +65,14 @@ func (d *Descriptor) Confine(s *proc.Supervisor) (*proc.Supervisor, error) {
 	if d.Fixed {
 		fixed = append(fixed, d.Workdir)
 	}
-	view, err := s.Sandboxed(proc.Sandbox{
-		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: len(d.SandboxWrite) == 0, Fixed: fixed, Read: d.Readable,
+	box := proc.Sandbox{
+		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: len(d.SandboxWrite) == 0, Fixed: fixed,
 		Weak: !d.SandboxRequired,
-	})
+	}
+	if d.Readable != "" {
+		box.Read = []string{d.Readable}
+	}
+	view, err := s.Sandboxed(box)
 	return view, unconfined(err)
 }
 

@@ -46,7 +46,8 @@ type Command struct {
 	In   []byte   // what it reads
 	// Write are the folders that it has to write to, absolute, without links; there may be none.
 	Write []string
-	Read  string // a folder of the daemon's own, hidden from others, that it reads; "": none
+	// Read are folders that it reads though they may be hidden from others, such as one of the daemon's own.
+	Read []string
 }
 
 // Runner runs a git and hands what it prints to out, which takes all of it. It blocks
