@@ -215,7 +215,8 @@ unless --switch says otherwise. On another machine where no folder is named, nou
 the active session, and the new one is that.
 
 With --worktree the session gets a git worktree of its own, of the repository
-that the current folder is in, under $XDG_DATA_HOME/noused/worktrees. A branch
+that the current folder is in, under $XDG_DATA_HOME/noused/worktrees: go there, or
+name the session, for the commands that follow. A branch
 that does not exist is made from HEAD; without BRANCH it is named after TITLE.
 The repository's hooks are not run.`,
 		Example: `  nous new

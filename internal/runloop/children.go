@@ -154,6 +154,9 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 	case depth > m.bounds.Depth:
 		return fail(model.AtLimit, "depth in [children] is %d, and this session has %d above it: do the work here",
 			m.bounds.Depth, depth-1)
+	case a.Background && run.Reported: // or each end would begin a run with bounds and a budget of its own, for ever
+		return fail(model.AtLimit, "the end of a child in the background began this run, which has none of its own there: "+
+			"leave out background")
 	case a.SessionID != "" && !slices.Contains(m.s.Children, a.SessionID):
 		return fail(model.BadRequest, "session_id: %.80q is no child session of this one", a.SessionID)
 	case a.SessionID != "" && m.works(a.SessionID):
@@ -605,3 +608,7 @@ func wireParent(p *session.Parent) *protocol.Parent {
 // childRetry is how long a parent waits before it looks again for a child whose journal
 // fails.
 const childRetry = time.Second
+
+// maxVain is how often a child that is to stop, and whose journal cannot be opened, is looked for: an abort of its
+// parent ends.
+const maxVain = 10

@@ -37,6 +37,16 @@ type delegate struct {
 	entered bool // it has its place in its tree; its goroutine's
 }
 
+// stopped reports that the child is to stop.
+func (d *delegate) stopped() bool {
+	select {
+	case <-d.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 func (d *delegate) halt() { d.once.Do(func() { close(d.stop) }) }
 
 // delegateAll does what the machine wants done with children, after the commit.
@@ -129,7 +139,7 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
 		}
 	}()
-	for {
+	for vain := 0; ; {
 		end, err := h.watchChild(ctx, d, nil)
 		if errors.Is(err, errNotBegun) {
 			end, err = h.beginChild(ctx, parent, d)
@@ -141,6 +151,11 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			return end, false
 		case errors.Is(err, errStopped):
 			continue
+		case errors.As(err, new(openError)) && d.stopped():
+			if vain++; vain == maxVain {
+				return notBegun(model.Internal, "it could not be stopped, and may go on once its journal can be read: "+
+					err.Error()), true
+			}
 		}
 		if why, final := refused(err); final {
 			return why, true

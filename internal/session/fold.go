@@ -79,9 +79,10 @@ func (s *State) apply(r Record) error {
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
 		s.Run = &Run{
-			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Outside: s.isOutside(f.RunID),
-			Root: s.rootOf(f.RunID),
+			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Root: s.rootOf(f.RunID),
+			Outside: s.isFor(f.RunID, CommandCallTool),
 		}
+		s.Run.Reported = s.Run.Root == "" && s.isFor(f.RunID, CommandAgent)
 		if f.Model != (model.Choice{}) {
 			s.Answered = f.Model
 		}
@@ -144,10 +145,10 @@ func (s *State) termsOf(runID string) Terms {
 	return Terms{}
 }
 
-// isOutside reports that a run is for a call of an agent outside the daemon.
-func (s *State) isOutside(runID string) bool {
+// isFor reports that a text which came by that command begins a run.
+func (s *State) isFor(runID, command string) bool {
 	return slices.ContainsFunc(s.Pending, func(in Input) bool {
-		return in.RunID == runID && in.Command == CommandCallTool
+		return in.RunID == runID && in.Command == command && in.Kind == protocol.KindPrompt
 	})
 }
 

@@ -55,6 +55,7 @@ type Run struct {
 	Granted   Used                  // when somebody last let it go on past a limit
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
+	Reported  bool                  `json:",omitzero"` // the end of a child in the background began it
 	Root      string                `json:",omitzero"` // the run at the root of its tree, "" for itself
 	Children  []Child               `json:",omitzero"` // in the order of their starts
 

@@ -1,0 +1,118 @@
+package runloop
+
+import (
+	"context"
+	"iter"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/sys/unix"
+
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// sender gives all that it is told to a child in the background.
+type sender struct{ offline.Model }
+
+func (s sender) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	whole, done, err := req.Loaded(0)
+	if err == nil {
+		done()
+	}
+	last := whole.Messages[len(whole.Messages)-1]
+	if last.Role != model.User || last.Text == "the work" {
+		return s.Model.Stream(ctx, req)
+	}
+	return func(yield func(model.Delta, error) bool) {
+		_ = yield(model.Delta{ToolCall: &model.ToolCall{
+			Name: "agent", Arguments: []byte(`{"prompt":"the work","background":true}`),
+		}}, nil) && yield(model.Delta{Stop: model.StopToolCalls}, nil)
+	}
+}
+
+// A run that the end of a child in the background has begun has none there itself. Each such run has
+// bounds and a budget of its own, and so this would go on for ever.
+func TestChildrenInTheBackgroundAreNoChain(t *testing.T) {
+	heard, ends := newHearing(), make(chan string, 100)
+	heard.notify = func(ev protocol.Event) {
+		if _, ended := ev.(protocol.AgentEnd); ended {
+			ends <- ev.Where().SessionID
+		}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, nil)
+	id := f.session()
+	f.ask(id, "begin")
+	for n := 0; n < 2; { // its own, and that of the child's end
+		if <-ends == id {
+			n++
+		}
+	}
+	children, err := query(context.Background(), f.Hub, id, func(m *machine) (int, error) { return len(m.s.Children), nil })
+	if err != nil || children != 1 {
+		t.Errorf("it has %d children, %v, want 1", children, err)
+	}
+	f.stop()
+	heard.check(t)
+}
+
+// lockable is a disk on which all journals but one can be locked away.
+type lockable struct {
+	session.OSDisk
+	but atomic.Pointer[string] // nil: none is
+}
+
+func (d *lockable) locked(path string) bool {
+	but := d.but.Load()
+	return but != nil && !strings.Contains(path, *but)
+}
+
+func (d *lockable) Open(path string) (*os.File, error) {
+	if d.locked(path) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EACCES}
+	}
+	return d.OSDisk.Open(path)
+}
+
+func (d *lockable) Write(f *os.File, text []byte) (int, error) {
+	if d.locked(f.Name()) {
+		return 0, unix.EIO
+	}
+	return d.OSDisk.Write(f, text)
+}
+
+// An abort ends although a child cannot be stopped, as its journal can be neither written nor opened, and
+// the call's result says so.
+func TestAnAbortEndsWithoutAChildThatIsLockedAway(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk, begun := &lockable{}, make(chan struct{})
+		f := newFamily(t, disk, dir, offline.Model{}, hangsIn(begun), newHearing(), nil)
+		id := f.session()
+		a, err := f.start(id, agentCall(`{"prompt":"!t.x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		disk.but.Store(&id)
+		if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
+			return abortIn{to, ""}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.events.wait(a.RunID)
+		texts, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) {
+			return string(m.s.LastRun.StopReason), nil
+		})
+		if err != nil || texts != string(protocol.StopAborted) {
+			t.Errorf("the run ended %q, %v", texts, err)
+		}
+		disk.but.Store(nil)
+		f.stop()
+	})
+}
