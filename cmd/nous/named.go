@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,35 +22,12 @@ func (a *app) namedAgents(cmd *cobra.Command, _ []string, typed string) ([]strin
 	return completions(names, err)
 }
 
-// mustKnow refuses a named agent that the daemon does not have. An older daemon has none, and would make the run
-// with all tools.
-func (a *app) mustKnow(ctx context.Context, scope protocol.Scope, name string) error {
-	if name == "" {
-		return nil
-	}
+// mustHaveNamed refuses a daemon that is too old for named agents: it would make the run with all tools.
+func (a *app) mustHaveNamed(ctx context.Context, scope protocol.Scope) error {
 	r, err := request(ctx, a, protocol.ListSkills, protocol.ListSkillsParams{Scope: scope})
-	switch {
-	case err != nil:
-		return err
-	case r.Named == nil:
-		return cmdline.Errorf("--as: the daemon is older than nous and has no named agents; " +
+	if err == nil && r.Named == nil {
+		err = cmdline.Errorf("--as: the daemon is older than nous and has no named agents; " +
 			"nous restart starts the newer one")
 	}
-	names := make([]string, len(r.Named))
-	for i, one := range r.Named {
-		switch {
-		case one.Name == name && one.Agent != "":
-			return cmdline.Errorf("--as: the turns of %s are made by %s: nous prompt --agent %[2]s", name, one.Agent)
-		case one.Name == name:
-			return nil
-		}
-		names[i] = one.Name
-	}
-	for _, problem := range r.LeftOut {
-		if strings.Contains(problem, "/agents/"+name+".md: ") {
-			return cmdline.Errorf("--as: %s", problem)
-		}
-	}
-	slices.Sort(names)
-	return cmdline.Errorf("--as %s: there is no such agent, only %s", name, strings.Join(names, ", "))
+	return err
 }

@@ -176,8 +176,10 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 			return err
 		}
 	}
-	if err := a.mustKnow(ctx, p.Scope, f.as); err != nil {
-		return err
+	if f.as != "" {
+		if err := a.mustHaveNamed(ctx, p.Scope); err != nil {
+			return err
+		}
 	}
 	if err := a.chooseModel(ctx, p.Scope, f.script.model); err != nil {
 		return err

@@ -95,19 +95,7 @@ func TestKilledOverTrees(t *testing.T) {
 		}
 		d.untilAtRest(root, n+1)
 	}
-	d.Stop()
-	store, err := session.Open(filepath.Join(d.Dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
-	ids, err := store.IDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
-		answeredOnce(t, store, id, true)
-	}
+	ids := allAnsweredOnce(d, true)
 	if want := 1 + 19*trees; len(ids) != want {
 		t.Errorf("got %d sessions, want %d", len(ids), want)
 	}
@@ -154,19 +142,26 @@ func TestAbortsOfTreesAndKills(t *testing.T) {
 		d.Start()
 		d.untilAtRest(root, 0)
 	}
+	allAnsweredOnce(d, false)
+}
+
+// allAnsweredOnce stops the daemon and looks at all of its sessions as answeredOnce does. It returns their ids.
+func allAnsweredOnce(d *daemon, wholly bool) []string {
+	d.t.Helper()
 	d.Stop()
 	store, err := session.Open(filepath.Join(d.Dir, "state"))
 	if err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
 	ids, err := store.IDs()
 	if err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	for _, id := range ids {
-		answeredOnce(t, store, id, false)
+		answeredOnce(d.t, store, id, wholly)
 	}
+	return ids
 }
 
 // untilAtRest blocks until no session runs, and the root has had so many messages of children.
@@ -201,7 +196,7 @@ func (d *daemon) untilAtRest(root string, messages int) {
 
 // answeredOnce looks whether each call of a session has one result, each of its children in the
 // background was told once, and nothing of it is left. Wholly: nobody has aborted anything.
-func answeredOnce(t *testing.T, store *session.Store, id string, wholly bool) {
+func answeredOnce(t testing.TB, store *session.Store, id string, wholly bool) {
 	t.Helper()
 	s, err := store.Peek(t.Context(), id)
 	if err != nil {

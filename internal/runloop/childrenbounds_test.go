@@ -53,7 +53,8 @@ func TestChildrenInTheBackgroundAreNoChain(t *testing.T) {
 			n++
 		}
 	}
-	children, err := query(context.Background(), f.Hub, id, func(m *machine) (int, error) { return len(m.s.Children), nil })
+	count := func(m *machine) (int, error) { return len(m.s.Children), nil }
+	children, err := query(context.Background(), f.Hub, id, count)
 	if err != nil || children != 1 {
 		t.Errorf("it has %d children, %v, want 1", children, err)
 	}
