@@ -90,12 +90,25 @@ func (e *Engine) acquire(ctx context.Context, id string) (s *session, release fu
 	s = e.enter(id)
 	select {
 	case s.busy <- struct{}{}:
-		e.settle(id, s)
-		return s, func() { e.settle(id, s); <-s.busy; e.leave(id, s) }, nil
+		if ctx.Err() == nil {
+			e.settle(id, s)
+			return s, func() { e.settle(id, s); <-s.busy; e.leave(id, s) }, nil
+		}
+		<-s.busy
 	case <-ctx.Done():
-		e.leave(id, s)
-		return nil, nil, context.Cause(ctx)
 	}
+	e.leave(id, s)
+	return nil, nil, context.Cause(ctx)
+}
+
+// Hold blocks until nothing goes on in a session, or ctx ends, and keeps it so until release:
+// what is kept of the session may be removed meanwhile.
+func (e *Engine) Hold(ctx context.Context, sessionID string) (release func(), err error) {
+	s, release, err := e.acquire(ctx, sessionID)
+	if err == nil {
+		s.taken = time.Time{} // nothing needs to be known of it any more
+	}
+	return release, err
 }
 
 // Folder is the folder of a session.

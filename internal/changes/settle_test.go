@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -46,5 +47,49 @@ func TestATurnEndsWhileTheFolderIsStillRecorded(t *testing.T) {
 	u.turnOf(func() { u.write("b", "1\n") })
 	if files := u.show().Files; len(files) != 1 || files[0].Path != "b" {
 		t.Errorf("the second turn's: %v", fmt.Sprint(files))
+	}
+}
+
+// What is kept of a session is removed when nothing is written to it any more, and what has been
+// waiting meanwhile makes nothing anew.
+func TestWhatIsHeldCanBeRemoved(t *testing.T) {
+	u := newFolder(t, false)
+	u.write("a", "1\n")
+	git := slowGit{make(chan struct{}, 100), make(chan struct{})}
+	u.e.o.Git = git.run
+	ctx, cancel := context.WithCancel(context.Background())
+	warm := make(chan struct{})
+	go func() { defer close(warm); u.e.Warm(ctx, u.f) }()
+	<-git.begun
+	short, over := context.WithCancel(context.Background())
+	over()
+	if _, err := u.e.Hold(short, u.f.SessionID); !errors.Is(err, context.Canceled) {
+		t.Fatalf("held while the folder is recorded: %v", err)
+	}
+	held := make(chan func())
+	go func() {
+		release, err := u.e.Hold(context.Background(), u.f.SessionID)
+		if err != nil {
+			t.Error(err)
+		}
+		held <- release
+	}()
+	close(git.goOn)
+	release := <-held
+	<-warm
+	dir := u.e.o.Dir(u.f.SessionID)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan struct{})
+	go func() { defer close(late); u.e.Warm(ctx, u.f) }()
+	cancel()
+	release()
+	<-late
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made anew: %v", err)
+	}
+	if len(u.e.sessions) != 0 {
+		t.Errorf("%d sessions are known still", len(u.e.sessions))
 	}
 }

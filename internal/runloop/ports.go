@@ -146,6 +146,9 @@ type Changes interface {
 	// caller calls Settle once it has written that down.
 	After(ctx context.Context, sessionID, workdir, turn string) (model.Recorded, error)
 	Settle(sessionID, workdir string)
+	// Hold returns once nothing goes on in a session, and keeps it so until release: what is
+	// kept of it may be removed meanwhile.
+	Hold(ctx context.Context, sessionID string) (release func(), err error)
 	// Show tells what steps have changed together, in all files or the one at a path.
 	Show(ctx context.Context, sessionID, workdir string, steps []model.ChangeStep, path string, diff bool) (
 		model.ChangeReport, error)

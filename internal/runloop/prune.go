@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -200,12 +201,26 @@ func (h *Hub) hasJob(id string) bool {
 // the disk.
 func (h *Hub) erase(ctx context.Context, id string) error {
 	h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
+	if h.env.Changes != nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, holdTime, errRecording)
+		defer cancel()
+		release, err := h.env.Changes.Hold(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	h.choosing.Lock()
 	err := h.env.Store.Delete(id, h.env.Now())
 	h.choosing.Unlock()
 	h.erased(id, err == nil)
 	return err
 }
+
+// holdTime is how long a deletion waits for what still records the session's folder.
+const holdTime = 10 * time.Second
+
+var errRecording = errors.New("its folder is still being recorded; try again")
 
 // eraseAll is erase for many, without the active one; it returns which are gone.
 func (h *Hub) eraseAll(ctx context.Context, ids []string) ([]string, error) {
