@@ -43,9 +43,10 @@ type Watch struct {
 	Exit func(end protocol.AgentEnd, denied, late bool) error
 
 	aborting bool
-	late     bool    // the limit was reached
-	broken   error   // why approvals cannot be answered any more
-	horizon  *uint64 // the event up to which an end that is in doubt may still be found
+	late     bool              // the limit was reached
+	broken   error             // why approvals cannot be answered any more
+	horizon  *uint64           // the event up to which an end that is in doubt may still be found
+	latest   *protocol.LastRun // how the session's latest run had ended then
 
 	missed bool // events of the message that is made, or of one before it
 
@@ -252,7 +253,7 @@ func (w *Watch) askWhetherActive() error {
 	w.Doubt, w.horizon = false, nil
 	w.Asks.CatchUp(w.Run, state.PendingApprovals)
 	if state.RunID != w.Run {
-		w.horizon = &state.LastSeq
+		w.horizon, w.latest = &state.LastSeq, state.LastRun
 	}
 	return nil
 }
@@ -298,10 +299,7 @@ func (w *Watch) endedUnseen(seen *protocol.AgentEnd) error {
 // endOf is how a run has ended whose end was missed: as the session tells it, or else as
 // its last message does.
 func (w *Watch) endOf(last protocol.Message) protocol.AgentEnd {
-	state, err := client.Call(w.Keys.Hard, w.Console.Daemon, protocol.GetState, protocol.GetStateParams{
-		Scope: protocol.Scope{SessionID: w.Session},
-	})
-	if run := state.LastRun; err == nil && run != nil && run.RunID == w.Run {
+	if run := w.latest; run != nil && run.RunID == w.Run {
 		return protocol.AgentEnd{StopReason: run.StopReason, Error: run.Error}
 	}
 	switch last.StopReason {
