@@ -87,7 +87,10 @@ func TestACallWhoseRecordsAreDamagedIsNotMade(t *testing.T) {
 	d.write("state/sessions/ses-1.jsonl", journal+record("tool_started", `{"run_id":"run-1","call_id":""}`), 0o600)
 	d.write("state/sessions/ses-2.jsonl", strings.ReplaceAll(journal, "ses-1", "ses-2")+"\x00\x00\x00\n", 0o600)
 	d.Start()
-	c := d.commands()
+	c, events := d.commands(), d.sinceStart(d.dial())
+	for range 2 {
+		await(t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.AgentEnd); return ok })
+	}
 	for _, id := range []string{"ses-1", "ses-2"} {
 		if r := c.request(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"` + id + `","text":"go on"}}`); !r.OK {
 			t.Errorf("%s: no prompt is accepted after the run: %+v", id, r.Error)

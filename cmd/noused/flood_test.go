@@ -166,12 +166,17 @@ func (tr *troop) spoken() (pids []int) {
 	}
 }
 
-// warm has one tool run, so that everything there is has been started.
+// warm has one tool run, by hand and in a run, so that everything there is has been started.
 func (tr *troop) warm() footprint {
 	tr.t.Helper()
 	w := tr.call("unread")
 	if r := into[protocol.ExtensionResult](tr.t, w.recv()); !r.OK {
 		tr.t.Fatalf("got %s, %+v", r.Result, r.Error)
+	}
+	tr.pids()
+	if r := w.request(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%q}}`,
+		"!unread.run "+arguments("unread"))); !r.OK {
+		tr.t.Fatalf("got %+v", r)
 	}
 	tr.pids()
 	return tr.footprint()
@@ -325,6 +330,8 @@ func TestAToolThatHangsEndsWhenItsRunIsAborted(t *testing.T) {
 	events := tr.events(protocol.SubscribeParams{})
 	w := tr.commands()
 	before := tr.warm()
+	runEnds := func(ev protocol.Event) bool { _, ok := ev.(protocol.AgentEnd); return ok }
+	await(t, events, runEnds)
 	for _, name := range tr.names(true) {
 		if name == "endless" {
 			continue // it has said done, so that there is nothing to wait for
@@ -344,10 +351,7 @@ func TestAToolThatHangsEndsWhenItsRunIsAborted(t *testing.T) {
 		if end.Error == nil || end.Error.Code != "aborted" {
 			t.Errorf("%s: it ended with %+v, want aborted", name, end)
 		}
-		await(t, events, func(ev protocol.Event) bool {
-			_, ok := ev.(protocol.AgentEnd)
-			return ok
-		})
+		await(t, events, runEnds)
 		for _, pid := range pids {
 			if !ended(t, pid, 0) {
 				t.Errorf("%s: process %d is still there", name, pid)

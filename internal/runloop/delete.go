@@ -70,15 +70,13 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 // childrenOf are the child sessions of a session that are there.
 func (h *Hub) childrenOf(ctx context.Context, id string) ([]string, error) {
 	children, err := readSession(ctx, h, id, func(m *machine) ([]string, error) {
-		if m.s.Run != nil {
+		there := slices.DeleteFunc(slices.Clone(m.s.Children), func(id string) bool { return !h.env.Store.Exists(id) })
+		if len(there) > 0 && m.s.Run != nil {
 			return nil, runInProgress(m.s.ID, m.s.Run.ID)
 		}
-		return slices.Clone(m.s.Children), nil
+		return there, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(children, func(id string) bool { return !h.env.Store.Exists(id) }), nil
+	return children, err
 }
 
 // claim returns the loop of a session, and sees to it that nobody opens the

@@ -74,9 +74,11 @@ class AgentOptionAccepted(TypedDict):
     value: str
 
 
-class AgentStart(TypedDict):
-    as: NotRequired[str]
-    """the named agent that makes the run"""
+AgentStartAs = TypedDict("AgentStartAs", {"as": NotRequired[str]})
+"""the named agent that makes the run"""
+
+
+class AgentStart(AgentStartAs):
     run_id: str
     session_id: str
     turn_id: NotRequired[str]
@@ -324,11 +326,13 @@ class FollowUpParams(TypedDict):
     text: str
 
 
-class GetChangesParams(TypedDict):
+GetChangesParamsFrom = TypedDict("GetChangesParamsFrom", {"from": NotRequired[str]})
+"""a message, a run or RUN/TURN; default: the beginning"""
+
+
+class GetChangesParams(GetChangesParamsFrom):
     diff: NotRequired[bool]
     """tell the diff, too"""
-    from: NotRequired[str]
-    """a message, a run or RUN/TURN; default: the beginning"""
     path: NotRequired[str]
     """only this file, as files name it"""
     session_id: NotRequired[str]
@@ -701,11 +705,13 @@ class PromptParamsAttachments(TypedDict):
     """a file of at most 5 MiB; a relative path starts from the session's workdir"""
 
 
-class PromptParams(TypedDict):
+PromptParamsAs = TypedDict("PromptParamsAs", {"as": NotRequired[str]})
+"""the named agent, of list_skills, that makes the run: its instructions, with its tools alone; refused while a run is active"""
+
+
+class PromptParams(PromptParamsAs):
     approvals: NotRequired[Literal["ask", "deny"]]
     """of the run that it starts; deny: what would be asked is denied, and nobody waits; default ask"""
-    as: NotRequired[str]
-    """the named agent, of list_skills, that makes the run: its instructions, with its tools alone; refused while a run is active"""
     attachments: NotRequired[list[PromptParamsAttachments]]
     """images to show with the text, at most 16"""
     idempotency_key: NotRequired[str]
@@ -1169,9 +1175,11 @@ class StateLastRunError(TypedDict):
     message: str
 
 
-class StateLastRun(TypedDict):
-    as: NotRequired[str]
-    """the named agent that made it"""
+StateLastRunAs = TypedDict("StateLastRunAs", {"as": NotRequired[str]})
+"""the named agent that made it"""
+
+
+class StateLastRun(StateLastRunAs):
     error: NotRequired[StateLastRunError]
     run_id: str
     stop_reason: Literal["completed", "aborted", "error"]

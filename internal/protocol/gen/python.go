@@ -56,7 +56,16 @@ func python(d *document) string {
 		literal: func(of []string) string { return "Literal[" + quoted(of, ", ") + "]" },
 		either:  func(of []string) string { return strings.Join(of, " | ") },
 	}) {
-		fmt.Fprintf(&b, "\n\nclass %s(TypedDict):\n%s", r.name, pythonFields(r.fields))
+		base, fields := "TypedDict", r.fields
+		if at := slices.IndexFunc(fields, func(f field) bool { return pythonWords[f.name] }); at >= 0 {
+			f := fields[at]
+			base, fields = r.name+camel(f.name), slices.Delete(slices.Clone(fields), at, at+1)
+			fmt.Fprintf(&b, "\n\n%s = TypedDict(\"%[1]s\", {\"%s\": %s})\n", base, f.name, pythonType(f))
+			if f.doc != "" {
+				fmt.Fprintf(&b, "\"\"\"%s\"\"\"\n", f.doc)
+			}
+		}
+		fmt.Fprintf(&b, "\n\nclass %s(%s):\n%s", r.name, base, pythonFields(fields))
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(d.Events)) {
@@ -71,17 +80,23 @@ func python(d *document) string {
 	return b.String()
 }
 
+// pythonWords are fields that are keywords of Python, which a class cannot have.
+var pythonWords = map[string]bool{"as": true, "from": true}
+
+func pythonType(f field) string {
+	if f.required {
+		return f.is
+	}
+	return "NotRequired[" + f.is + "]"
+}
+
 func pythonFields(fields []field) string {
 	if len(fields) == 0 {
 		return "    pass\n"
 	}
 	var b strings.Builder
 	for _, f := range fields {
-		is := f.is
-		if !f.required {
-			is = "NotRequired[" + is + "]"
-		}
-		fmt.Fprintf(&b, "    %s: %s\n", f.name, is)
+		fmt.Fprintf(&b, "    %s: %s\n", f.name, pythonType(f))
 		if f.doc != "" {
 			fmt.Fprintf(&b, "    \"\"\"%s\"\"\"\n", f.doc)
 		}
