@@ -65,10 +65,12 @@ func (r *Registry) reads(inv model.Invocation) bool {
 	})
 }
 
-// delegates reports that a call is one of the built-in tool agent.
+// delegates reports that a call is one of the built-in tool agent, also while it is not known
+// yet what tools without a prefix others have.
 func (r *Registry) delegates(inv model.Invocation) bool {
-	found := r.candidates(inv)
-	return len(found) == 1 && found[0].module.desc.Builtin() && found[0].name == tool.Agent
+	return slices.ContainsFunc(r.candidates(inv), func(c candidate) bool {
+		return c.module.desc.Builtin() && c.name == tool.Agent
+	})
 }
 
 func strictness(v model.Verdict) int {

@@ -15,6 +15,22 @@ import (
 
 // What the rules make of calls: without any, built-in tools and the user's own
 // run, and a command outside the sandbox asks.
+// A call of the tool agent has a child also before the tools have said what they can do, as
+// when a run goes on after a restart.
+func TestACallOfTheToolAgentDelegates(t *testing.T) {
+	r := registry(t, Options{}, map[string]*fakeHost{"bare": offers(tool.Agent, "bash"), "m": offers(tool.Agent)})
+	for _, known := range []bool{false, true} {
+		if known {
+			r.List(t.Context(), model.Scope{})
+		}
+		for name, want := range map[string]bool{tool.Agent: true, "bash": false, "m.agent": false, "m__agent": false} {
+			if v := r.Judge(tooltest.Invocation(name, `{}`), "ask", nil); v.Delegates != want {
+				t.Errorf("%s, tools known %t: it delegates: %t", name, known, v.Delegates)
+			}
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	rules := policy.Source{Deny: []string{"m.rm"}, Rules: []policy.Rule{
 		{Tool: "m.ask", Decision: policy.Ask},
