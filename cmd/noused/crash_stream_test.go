@@ -35,7 +35,7 @@ func TestKilledInAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := 0
-	for range 50 {
+	for range 20 {
 		w := d.commands()
 		id := into[protocol.Session](t, w.request(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
 		events := d.events(protocol.SubscribeParams{SessionID: id})
