@@ -228,6 +228,15 @@ func (b *Board) Of(id ID) (protocol.SessionInfo, bool) {
 	return r.info, true
 }
 
+// Does is what a session needs or does now, and the last line that it has said.
+func (b *Board) Does(id ID, now time.Time) (does, said string) {
+	r := b.rows[id]
+	if r == nil {
+		return "", ""
+	}
+	return r.does(now), r.said()
+}
+
 // Selected is the session under the cursor; false: there is none.
 func (b *Board) Selected() (protocol.SessionInfo, bool) {
 	if b.selected == nil {
