@@ -122,6 +122,9 @@ func tells(ev protocol.Event) bool {
 func (m *model) happened(h happened) {
 	ev := h.Event
 	m.happenedAt(h.site, ev.Event)
+	if h.site == m.site {
+		m.childHappened(ev)
+	}
 	if !m.config.Notify.Bell && !m.config.Notify.OSC {
 		return
 	}

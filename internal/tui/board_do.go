@@ -56,7 +56,7 @@ func actOn(ctx context.Context, p slash.Place, c board.Choice, u slash.Unsent) (
 		_, err := actions.Rename(ctx, p, p.Scope(), c.Text)
 		return "renamed", err
 	case board.Delete:
-		_, err := actions.Delete(ctx, p, c.ID.Session, false)
+		_, err := actions.Delete(ctx, p, c.ID.Session, c.Children)
 		return "deleted", err
 	}
 	return "", nil

@@ -85,6 +85,9 @@ func (m *model) restore(s follow.Snapshot) {
 	first, other := !m.known, m.state.SessionID != s.State.SessionID
 	m.known, m.lacks, m.attention.unseen = true, s.Lacks, true
 	m.offer = offer{}
+	if m.children != nil {
+		m.children.failed = false
+	}
 	if other {
 		m.talk.Clear()
 		m.find = nil
@@ -125,7 +128,7 @@ func (m *model) restore(s follow.Snapshot) {
 		}
 		m.notices = nil
 	}
-	if other {
+	if other && !m.comeBack() {
 		m.talk.End()
 	}
 }

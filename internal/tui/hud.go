@@ -77,7 +77,7 @@ func (m *model) doing() []part {
 	case s.Agent != "" && s.Agent != protocol.OwnAgent: // it has not said what its model is
 		parts = append(parts, part{cell.Line(s.Agent, 60), m.theme.Text, 3})
 	}
-	parts = append(parts, part{cell.Truncate(m.title(), 40), m.theme.Text, 4})
+	parts = append(parts, part{cell.Truncate(m.path(), 40), m.theme.Text, 4})
 	parts = append(parts, m.whereParts()...)
 	others := 0
 	for _, r := range m.state.Runs {
@@ -161,6 +161,13 @@ func (m *model) hint() []part {
 		hints = []string{"Esc to the input", hints[0]}
 	case m.approval.ID() != "":
 		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
+	case m.goesUp():
+		hints = []string{m.keyed("stop", "to the parent"), hints[0]}
+		if m.running() {
+			hints = append([]string{"/abort"}, hints...)
+		}
+	case m.input.Empty() && m.focusesChild():
+		hints = []string{m.keyed("send", "into the child session"), hints[0]}
 	case m.running() && m.input.Empty():
 		hints = []string{m.keyed("stop", "abort"), hints[0]}
 	case m.running():

@@ -216,6 +216,9 @@ func (m *model) enter() tea.Cmd {
 		if m.first() {
 			return m.setUp()
 		}
+		if m.enterChild() {
+			return nil
+		}
 		if u, why := m.secondTry(); why != nil {
 			m.submit(u)
 			m.talk.End()
@@ -312,6 +315,8 @@ func (m *model) escape() {
 		m.endShell()
 	case m.cutOff() && len(m.unsent) > 0:
 		m.giveBack()
+	case m.goesUp():
+		m.goUp()
 	case m.running() || len(m.unsent) > 0:
 		m.submit(slash.Unsent{})
 	case m.input.Empty() && m.rewrite == nil && m.planning():

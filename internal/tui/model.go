@@ -49,6 +49,10 @@ type model struct {
 	over  *overlay
 	board *boardView // on the screen
 
+	children *childWatch
+	marks    map[string]transcript.Mark // of conversations that were left for a child, by key
+	returns  string                     // the one that is come back to
+
 	approval  *approvals.Panel // what the session waits for
 	attention attention
 	find      *find // nil: nothing is looked for
@@ -235,6 +239,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.markRead()
 	m.tendApproval()
 	m.tendPlan()
+	m.tendChildren()
 	m.tick()
 	m.forget()
 	m.findMore()

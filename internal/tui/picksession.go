@@ -57,15 +57,17 @@ func (o *overlay) items(m *model) []pick.Item {
 	return pick.Sessions(o.lists[0].list, o.lists[0].matches, m.opts.Now(), m.opts.home())
 }
 
-// merged are the sessions of all daemons: those that wait for somebody, a line for each
+// merged are the sessions of all daemons, trees as one: those that wait for somebody, a line for each
 // daemon that has not listed its own, then those of the folder that is shown and a line for
 // each daemon that has none, then the others.
 func (o *overlay) merged(m *model) []pick.Item {
-	type row struct {
-		pick.Item
-		of   *listing
+	type tree struct { // whose rows stay together
 		info protocol.SessionInfo
 		rank int
+	}
+	type row struct {
+		pick.Item
+		of *tree
 	}
 	var rows []row
 	for _, l := range o.lists {
@@ -74,28 +76,35 @@ func (o *overlay) merged(m *model) []pick.Item {
 			infos[s.SessionID] = s
 		}
 		own := pick.Sessions(l.list, l.matches, m.opts.Now(), m.opts.home())
+		of := &tree{}
 		for _, item := range own {
-			r := row{item, l, infos[item.ID], 3}
-			switch {
-			case infos[item.ID].SessionID == "": // found by its text
-				r.rank = 4
-			case r.info.Need() == protocol.NeedAnswer:
-				r.rank = 0
-			case l.site == m.site && r.info.Workdir == m.state.Workdir:
-				r.rank = 2
+			info := infos[item.ID]
+			if item.Branch == "" {
+				of = &tree{info: info, rank: 3}
+				switch {
+				case info.SessionID == "": // found by its text
+					of.rank = 4
+				case l.site == m.site && info.Workdir == m.state.Workdir:
+					of.rank = 2
+				}
 			}
-			r.ID, r.Detail = m.key(l.site, item.ID), l.site.opts.Host+"\t"+r.Detail
-			rows = append(rows, r)
+			if of.rank > 0 && info.Need() == protocol.NeedAnswer {
+				of.info, of.rank = info, 0
+			}
+			item.ID, item.Detail = m.key(l.site, item.ID), l.site.opts.Host+"\t"+item.Detail
+			rows = append(rows, row{item, of})
 		}
 		switch note := l.note(m); {
 		case note.Note:
-			rows = append(rows, row{note, l, protocol.SessionInfo{}, 1})
+			rows = append(rows, row{note, &tree{rank: 1}})
 		case len(own) == 0 && len(l.list) > 0: // a blank session leads there
 			note.ID, note.Title, note.Detail = m.key(l.site, l.list[0].SessionID), "(no session yet)", note.Title
-			rows = append(rows, row{note, l, protocol.SessionInfo{}, 2})
+			rows = append(rows, row{note, &tree{rank: 2}})
 		}
 	}
-	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Or(x.rank-y.rank, protocol.ByNeed(x.info, y.info)) })
+	slices.SortStableFunc(rows, func(x, y row) int {
+		return cmp.Or(x.of.rank-y.of.rank, protocol.ByNeed(x.of.info, y.of.info))
+	})
 	items := make([]pick.Item, len(rows))
 	for i, r := range rows {
 		items[i] = r.Item
@@ -181,8 +190,11 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 		return nil
 	}
 	o := m.over
+	children := slices.ContainsFunc(o.of(at).list, func(s protocol.SessionInfo) bool {
+		return s.Parent != nil && s.Parent.SessionID == id
+	})
 	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
-		if _, err := actions.Delete(ctx, p, id, false); err != nil {
+		if _, err := actions.Delete(ctx, p, id, children); err != nil {
 			return removed{over: o, err: err}
 		}
 		list, err := slash.ListSessions(ctx, p)

@@ -180,7 +180,7 @@ func (m *model) banner() string {
 	switch {
 	case m.leaving && m.running():
 		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous; the run goes on") + " (" +
-			m.keyed("stop", "ends it") + ")")
+			m.ends("ends it") + ")")
 	case m.leaving:
 		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous"))
 	case m.rewrite != nil && m.offline == nil:
@@ -248,7 +248,7 @@ func (m *model) queueLines(height int) []string {
 	most := min(height, queueRows)
 	left := len(rows) - most
 	rows = rows[:min(len(rows), most)]
-	hint := m.keyed("stop", "ends the run and gives back all)")
+	hint := m.ends("ends the run and gives back all)")
 	if m.input.Empty() && len(m.state.Queued.Inputs) > 0 {
 		hint = "Up takes the newest back; " + hint
 	}

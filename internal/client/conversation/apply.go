@@ -140,7 +140,8 @@ func (c *Conversation) endCall(ev protocol.ToolEnd) {
 		return
 	}
 	e.lasted(ev.DurationMS)
-	e.Call.Result, e.Call.Outputs, e.Call.Err = Bounded(ev.Result), ev.Outputs, ev.Error
+	e.Call.ended(ev.Result, ev.Outputs)
+	e.Call.Err = ev.Error
 	switch {
 	case ev.Skipped:
 		e.Call.State = Skipped

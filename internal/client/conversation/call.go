@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,7 @@ const (
 type Call struct {
 	Name      string
 	Arguments jsontext.Value
+	Child     string // the child session that works for it, once that is known
 	State     CallState
 	Output    []byte // the end of what it has written
 	Cut       bool   // it wrote more
@@ -65,6 +67,18 @@ func (c *Call) inherit(was *Call) {
 	if len(c.Arguments) == 0 {
 		c.Arguments = was.Arguments
 	}
+	c.Child = cmp.Or(c.Child, was.Child)
+}
+
+// AgentTool is the tool by which a session has child sessions.
+const AgentTool = "agent"
+
+// ended takes in a result.
+func (c *Call) ended(result string, outputs map[string]string) {
+	c.Result, c.Outputs = Bounded(result), outputs
+	if c.Name == AgentTool {
+		c.Child = cmp.Or(outputs["session_id"], c.Child)
+	}
 }
 
 // Bounded is a text of at most 1 MiB, its beginning and its end, with a line on what
@@ -97,6 +111,7 @@ func (c *Call) update(delta string, raw jsontext.Value) {
 		Path      string         `json:"path"`
 		Event     string         `json:"event"`
 		Payload   jsontext.Value `json:"payload"`
+		SessionID string         `json:"session_id"`
 		ErrorCode string         `json:"errorCode"`
 		Message   string         `json:"errorMessage"`
 	}
@@ -108,6 +123,8 @@ func (c *Call) update(delta string, raw jsontext.Value) {
 		c.note(strings.TrimSpace(fmt.Sprintf("asset %s: %s, %s, %s", ev.AssetID, ev.Kind, ev.MediaType, ev.Path)))
 	case "ui_event":
 		c.note(strings.TrimSpace("ui event " + ev.Event + " " + string(ev.Payload)))
+	case "child_session":
+		c.Child = cmp.Or(ev.SessionID, c.Child)
 	case "error":
 		c.note("error " + Coded(ev.ErrorCode, ev.Message))
 	case "state_patch":

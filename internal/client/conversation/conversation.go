@@ -209,7 +209,7 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 	case m.Role == "tool":
 		c.enterRun(m.RunID)
 		e := c.call(m.ToolCallID, m.ToolName, nil)
-		e.Call.Result, e.Call.Outputs = Bounded(m.Text), m.Outputs
+		e.Call.ended(m.Text, m.Outputs)
 		e.lasted(m.DurationMS)
 		switch {
 		case m.OK == nil || *m.OK:

@@ -34,11 +34,11 @@ type Board struct {
 	note  string // what this daemon cannot tell; "" is nothing
 	link  string // what is wrong with the connection; "" is nothing
 
-	hosts  map[string]*host
-	rows   map[ID]*row
-	shown  []*row          // that the filter lets through, in order
-	counts [states]int     // of all rows
-	swept  map[string]bool // folders that are no more
+	hosts map[string]*host
+	rows  map[ID]*row
+	shown []*row          // that the filter lets through, in order
+	folds map[ID]bool     // parents whose children the user has folded, or unfolded
+	swept map[string]bool // folders that are no more
 
 	filter   pick.Typed
 	touched  bool // there was a key
@@ -87,7 +87,7 @@ type Look struct {
 func New(l Look) *Board {
 	return &Board{
 		theme: l.Theme, home: l.Home, here: folder{l.Host, l.Here}, hosts: map[string]*host{}, rows: map[ID]*row{},
-		approval: approvals.New(l.Theme, l.Home), key: l.Key,
+		folds: map[ID]bool{}, approval: approvals.New(l.Theme, l.Home), key: l.Key,
 	}
 }
 
@@ -127,11 +127,10 @@ func (b *Board) SetGone(folders map[string]bool) { b.swept = folders }
 // session under the cursor stay.
 func (b *Board) Load(name string, list []protocol.SessionInfo, more bool) {
 	before := b.rows
-	b.rows, b.counts = make(map[ID]*row, len(before)), [states]int{}
+	b.rows = make(map[ID]*row, len(before))
 	for id, r := range before {
 		if id.Host != name {
 			b.rows[id] = r
-			b.counts[r.state]++
 		}
 	}
 	h := b.host(name)
@@ -151,7 +150,6 @@ func (b *Board) Load(name string, list []protocol.SessionInfo, more bool) {
 		b.previews.changed(r, info)
 		r.set(info)
 		b.rows[id] = r
-		b.counts[r.state]++
 	}
 	b.match()
 }
@@ -162,10 +160,15 @@ func (b *Board) Put(name string, info protocol.SessionInfo) {
 		b.Remove(ID{name, info.SessionID})
 		return
 	}
-	b.change(b.row(ID{name, info.SessionID}), func(r *row) {
+	id := ID{name, info.SessionID}
+	known := b.Has(id)
+	b.change(b.row(id), func(r *row) {
 		b.previews.changed(r, info)
 		r.set(info)
 	})
+	if !known && b.below(b.rows[id]) > 0 {
+		b.match()
+	}
 }
 
 // Remove takes out a session that is no more.
@@ -176,7 +179,10 @@ func (b *Board) Remove(id ID) {
 	}
 	b.hide(r)
 	delete(b.rows, id)
-	b.counts[r.state]--
+	delete(b.folds, id)
+	if r.related() {
+		b.match()
+	}
 	b.settle()
 }
 
@@ -204,7 +210,14 @@ func (b *Board) Has(id ID) bool { return b.rows[id] != nil }
 
 // Moving tells whether a session works, so that what the board shows of it is
 // another thing each second.
-func (b *Board) Moving() bool { return b.counts[Working] > 0 }
+func (b *Board) Moving() bool {
+	for _, r := range b.rows {
+		if r.state == Working {
+			return true
+		}
+	}
+	return false
+}
 
 // Of is what is known of a session; false: it is not on the board.
 func (b *Board) Of(id ID) (protocol.SessionInfo, bool) {
@@ -213,6 +226,15 @@ func (b *Board) Of(id ID) (protocol.SessionInfo, bool) {
 		return protocol.SessionInfo{}, false
 	}
 	return r.info, true
+}
+
+// Does is what a session needs or does now, and the last line that it has said.
+func (b *Board) Does(id ID, now time.Time) (does, said string) {
+	r := b.rows[id]
+	if r == nil {
+		return "", ""
+	}
+	return r.does(now), r.said()
 }
 
 // Selected is the session under the cursor; false: there is none.
@@ -237,17 +259,20 @@ func (b *Board) row(id ID) *row {
 	if r == nil {
 		r = &row{id: id, info: protocol.SessionInfo{SessionID: id.Session}, state: Idle}
 		b.rows[id] = r
-		b.counts[Idle]++
 	}
 	return r
 }
 
-// change changes a row, and moves it to where it belongs then.
+// change changes a row, and moves it to where it belongs then, with its tree.
 func (b *Board) change(r *row, how func(*row)) {
-	was, before := r.state, r.place
+	before, parent := r.place, r.parent()
 	shown := b.index(r) >= 0
 	how(r)
-	if r.state == was && r.place == before && shown {
+	switch {
+	case r.parent() != parent, r.related() && b.moves(r, before):
+		b.match()
+		return
+	case r.place == before && shown, r.related():
 		return
 	}
 	after := r.place
@@ -256,8 +281,6 @@ func (b *Board) change(r *row, how func(*row)) {
 		b.hide(r)
 	}
 	r.place = after
-	b.counts[was]--
-	b.counts[r.state]++
 	if r.fits(b.terms()) {
 		i, _ := slices.BinarySearchFunc(b.shown, r, b.order)
 		b.shown = slices.Insert(b.shown, i, r)
@@ -281,14 +304,16 @@ func (b *Board) index(r *row) int {
 	return i
 }
 
-// order is what stands before what.
+// order is what stands before what: trees by their root, and what is in one as match has found it.
 func (b *Board) order(x, y *row) int {
+	p, q := x.treePlace(), y.treePlace()
 	return cmp.Or(
-		cmp.Compare(x.place.state, y.place.state),
-		b.folderOrder(x.place.folder, y.place.folder),
-		cmp.Compare(x.place.need, y.place.need),
-		cmp.Compare(x.place.rank, y.place.rank),
-		strings.Compare(x.id.Session, y.id.Session),
+		cmp.Compare(p.state, q.state),
+		b.folderOrder(p.folder, q.folder),
+		cmp.Compare(p.need, q.need),
+		cmp.Compare(p.rank, q.rank),
+		strings.Compare(x.top().id.Session, y.top().id.Session),
+		cmp.Compare(x.tree.at, y.tree.at),
 	)
 }
 
@@ -312,10 +337,12 @@ func (b *Board) match() {
 	b.shown = b.shown[:0]
 	terms := b.terms()
 	for _, r := range b.rows {
+		r.tree = tree{}
 		if r.fits(terms) {
 			b.shown = append(b.shown, r)
 		}
 	}
+	b.plant(len(terms) > 0)
 	slices.SortFunc(b.shown, b.order)
 	b.settle()
 }

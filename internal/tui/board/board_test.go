@@ -86,8 +86,8 @@ func filled() *Board {
 func press(b *Board, keys ...string) (last Choice) {
 	named := map[string]tea.KeyPressMsg{
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp},
-		"down": {Code: tea.KeyDown},
-		"f2":   {Code: tea.KeyF2}, "ctrl+x": {Code: 'x', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
+		"down": {Code: tea.KeyDown}, "left": {Code: tea.KeyLeft}, "right": {Code: tea.KeyRight},
+		"f2": {Code: tea.KeyF2}, "ctrl+x": {Code: 'x', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
 		"ctrl+u":   {Code: 'u', Mod: tea.ModCtrl},
 		"alt+down": {Code: tea.KeyDown, Mod: tea.ModAlt}, "alt+up": {Code: tea.KeyUp, Mod: tea.ModAlt},
 		"ctrl+end": {Code: tea.KeyEnd, Mod: tea.ModCtrl}, "ctrl+home": {Code: tea.KeyHome, Mod: tea.ModCtrl},
@@ -315,15 +315,23 @@ func TestApplyEqualsLoad(t *testing.T) {
 		case n == len(events):
 			b.Remove(ID{"", id})
 		case n == len(events)+1:
-			b.Put("", protocol.SessionInfo{SessionID: id, Workdir: "/c", UpdatedAt: at, RunState: "idle"})
+			info := protocol.SessionInfo{SessionID: id, Workdir: "/c", UpdatedAt: at, RunState: "idle", Messages: 1}
+			if rng.IntN(2) == 0 {
+				info.Parent = &protocol.Parent{SessionID: fmt.Sprintf("ses-%02d", rng.IntN(20))}
+			}
+			if rng.IntN(4) == 0 {
+				info.RunState, info.WaitingFor = "running", protocol.WaitApproval
+			}
+			b.Put("", info)
 		case n == len(events)+2:
-			press(b, []string{"up", "down", "alt+down", "pgdown"}[rng.IntN(4)])
+			press(b, []string{"up", "down", "alt+down", "pgdown", "left", "right"}[rng.IntN(6)])
 			cursor, _ = b.Selected()
 		default:
 			press(b, []string{"t", "1", "esc"}[rng.IntN(3)])
 			cursor, _ = b.Selected()
 		}
 		fresh := New(Look{Here: "/b"})
+		fresh.folds = b.folds
 		var now []protocol.SessionInfo
 		for _, r := range b.rows {
 			now = append(now, r.info)
@@ -334,8 +342,8 @@ func TestApplyEqualsLoad(t *testing.T) {
 		if diff := cmp.Diff(shownIDs(fresh), shownIDs(b)); diff != "" && b.filter.Text() == "" {
 			t.Fatalf("step %d (-anew +now):\n%s", step, diff)
 		}
-		if fresh.counts != b.counts {
-			t.Fatalf("step %d: got %v, want %v", step, b.counts, fresh.counts)
+		if fresh.counts() != b.counts() {
+			t.Fatalf("step %d: got %v, want %v", step, b.counts(), fresh.counts())
 		}
 		after, ok := b.Selected()
 		if ok != (len(b.shown) > 0) || ok && b.shown[b.at] != b.selected {

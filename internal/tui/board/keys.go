@@ -31,6 +31,8 @@ type Choice struct {
 	ID     ID
 	Text   string
 	Answer approvals.Answer
+
+	Children bool // Delete: it has child sessions, which are deleted with it
 }
 
 // ask is the line in which the user writes to a session, or how it is called.
@@ -90,6 +92,11 @@ func (b *Board) press(msg tea.Msg, key string) Choice {
 	case "ctrl+d":
 		b.gone = b.selected
 		return Choice{}
+	case "left", "right":
+		if b.filter.Text() == "" {
+			b.fold(key == "left")
+			return Choice{}
+		}
 	}
 	if before := b.filter.Text(); b.filter.Update(msg) && b.filter.Text() != before {
 		b.match()
@@ -143,8 +150,11 @@ func (b *Board) leap(by int) {
 
 // begins tells whether a group begins at a row.
 func (b *Board) begins(i int) bool {
-	return i == 0 || b.shown[i].place.state != b.shown[i-1].place.state ||
-		b.shown[i].place.folder != b.shown[i-1].place.folder
+	if i == 0 {
+		return true
+	}
+	before, here := b.shown[i-1].treePlace(), b.shown[i].treePlace()
+	return here.state != before.state || here.folder != before.folder
 }
 
 // openLine opens the line.
@@ -194,7 +204,7 @@ func (b *Board) confirm(key string) Choice {
 	}
 	b.gone = nil
 	if key == "y" || key == "Y" {
-		return Choice{Action: Delete, ID: r.id}
+		return Choice{Action: Delete, ID: r.id, Children: b.below(r) > 0}
 	}
 	return Choice{}
 }

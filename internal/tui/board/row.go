@@ -46,6 +46,7 @@ type row struct {
 	info   protocol.SessionInfo
 	state  State
 	place  place
+	tree   tree
 	search string // folded
 
 	tail  string // of the message that is being said, since its last line break

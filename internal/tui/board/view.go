@@ -82,8 +82,9 @@ func (b *Board) Cursor() (x, y int, ok bool) { return b.cursor.x, b.cursor.y, b.
 // headline says how many sessions there are of each state.
 func (b *Board) headline(width int) string {
 	counted := []string{b.theme.Title.Render("Board")}
+	counts := b.counts()
 	for s := range states {
-		n := b.counts[s]
+		n := counts[s]
 		if n == 0 {
 			continue
 		}
@@ -200,18 +201,21 @@ func padded(lines []string, height int) []string {
 
 // heading is that of the group that begins at a row.
 func (b *Board) heading(i, width int) string {
-	r, n := b.shown[i], 1
-	for i+n < len(b.shown) && !b.begins(i+n) {
-		n++
+	r, n := b.shown[i].top(), 1
+	for next := i + 1; next < len(b.shown) && !b.begins(next); next++ {
+		if b.shown[next].tree.above == nil {
+			n++
+		}
 	}
+	group := r.treePlace().state
 	style := b.theme.Title
-	switch r.state {
+	switch group {
 	case NeedsYou:
 		style = b.theme.Error
 	case Idle:
 		style = b.theme.Dim
 	}
-	state, count := r.state.String(), fmt.Sprintf(" · %d", n)
+	state, count := group.String(), fmt.Sprintf(" · %d", n)
 	dot := b.theme.Dim.Render(" · ")
 	before := style.Render(state) + dot
 	if r.id.Host != "" {
@@ -248,13 +252,14 @@ func (b *Board) drawn(r *row, width int, now time.Time) string {
 	}
 	room -= cell.Width(model) + cell.Width(age)
 	titled := min(max(room*2/5, 14), room)
-	title := cell.Fit(r.title(), titled)
+	title := cell.Fit(r.tree.lines+r.title(), titled)
 	does, said := r.does(now), r.said()
 	rest := room - titled - 2
 	sign, away := marks[r.state], b.host(r.id.Host).away != ""
 	if away {
 		sign, does = "○", "reconnecting"
 	}
+	does = joined(does, r.tree.folded)
 	if r == b.selected {
 		return b.theme.Selected.Render(cell.Fit("❯ "+sign+" "+title+"  "+cell.Fit(joined(does, said), max(rest, 0))+model+age,
 			width))
@@ -340,8 +345,11 @@ func (b *Board) preview(width, room int) []string {
 func (b *Board) bottom(width, y int) string {
 	switch {
 	case b.gone != nil:
-		return b.theme.Warn.Render(cell.Truncate("delete "+b.gone.title()+" for good? y deletes, any other key does not",
-			width))
+		what := b.gone.title()
+		if n := b.below(b.gone); n > 0 {
+			what += " and its " + format.Count(n, "child session")
+		}
+		return b.theme.Warn.Render(cell.Truncate("delete "+what+" for good? y deletes, any other key does not", width))
 	case b.say.of != nil:
 		return b.writing(width, y)
 	case b.told != "" && b.bad:
@@ -366,6 +374,9 @@ func (b *Board) keys() []string {
 	}
 	if b.approval.ID() != "" {
 		keys = append([]string{b.key + " answer"}, keys...)
+	}
+	if b.selected.tree.folded != "" {
+		keys = append(keys, "→ unfold")
 	}
 	return append(keys, "Alt+↓ next group")
 }
@@ -408,18 +419,19 @@ func (b *Board) Lines(now time.Time) []string {
 			if r.id.Host != "" {
 				at = "on " + cell.Line(r.id.Host, maxTitle) + ", "
 			}
-			lines = append(lines, fmt.Sprintf("%s, %sin %s:", r.state, at, b.folder(r.info.Workdir, maxText)))
+			lines = append(lines, fmt.Sprintf("%s, %sin %s:", r.treePlace().state, at,
+				b.folder(r.top().info.Workdir, maxText)))
 		}
 		said := []string{cell.Line(r.info.SessionID, maxTitle), r.title()}
 		for _, text := range []string{
-			r.does(now), cell.Line(r.info.Model.Name, maxTitle),
+			r.does(now), r.tree.folded, cell.Line(r.info.Model.Name, maxTitle),
 			format.ShortAge(r.info.UpdatedAt, now), r.said(),
 		} {
 			if text != "" {
 				said = append(said, text)
 			}
 		}
-		lines = append(lines, "  "+said[0]+": "+strings.Join(said[1:], ", "))
+		lines = append(lines, strings.Repeat("  ", 1+r.tree.depth)+said[0]+": "+strings.Join(said[1:], ", "))
 	}
 	lines = append(lines, b.notes()...)
 	if len(b.shown) == 0 {

@@ -257,5 +257,6 @@ func (c *Changes) Cursor() (x, y int, ok bool) {
 		return 0, 0, false
 	}
 	_, column := d.line.view(max(c.at.width-2-len(c.mark()), 1))
-	return c.drawn.x + column, c.drawn.y, true
+	x = c.drawn.x + column
+	return x, c.drawn.y, x < c.at.x+c.at.width // a box may have no room for the text
 }

@@ -17,8 +17,8 @@ const folderMost = 28
 const noTitle = "(no title)"
 
 // Sessions makes items of the answers of list_sessions and of search_sessions,
-// which may be empty: the sessions in their order, without the blank ones, then those that only the
-// search found. Ages are as of now; home is shown as ~, "" as nothing.
+// which may be empty: the sessions in their order, without the blank ones, each child below its parent, then those
+// that only the search found. Ages are as of now; home is shown as ~, "" as nothing.
 func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now time.Time, home string) []Item {
 	found := map[string][]string{}
 	var order []protocol.SearchMatch
@@ -34,26 +34,17 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 	}
 	items := make([]Item, 0, len(list)+len(order))
 	listed := map[string]bool{}
-	for _, s := range list {
-		if listed[s.SessionID] || s.Blank() {
-			continue
-		}
+	for _, k := range kinOf(list) {
+		s := k.SessionInfo
 		listed[s.SessionID] = true
-		detail := []string{format.Age(s.UpdatedAt, now), format.Count(s.Messages, "message")}
-		if s.Workdir != "" {
-			detail = append(detail, cell.Folder(s.Workdir, home, folderMost))
+		item := Item{
+			ID: s.SessionID, Title: title(s.Title), Mark: mark(s), Branch: k.lines, Folded: k.folded,
+			Detail: strings.Join(details(s, titles, now, home), "\t"), Search: sessionSearch(s.SessionID, found),
 		}
-		if s.ParentID != "" {
-			parent := titles[s.ParentID]
-			if parent == "" {
-				parent = s.ParentID
-			}
-			detail = append(detail, "branch of "+cell.Truncate(title(parent), 24))
+		if k.below > 0 {
+			item.Title += " · " + format.Count(k.below, "child session")
 		}
-		items = append(items, Item{
-			ID: s.SessionID, Title: title(s.Title), Mark: mark(s),
-			Detail: strings.Join(detail, "\t"), Search: sessionSearch(s.SessionID, found),
-		})
+		items = append(items, item)
 	}
 	for _, m := range order {
 		if !listed[m.SessionID] {
@@ -64,6 +55,33 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 		}
 	}
 	return items
+}
+
+// details are a session's columns. A child says what it does.
+func details(s protocol.SessionInfo, titles map[string]string, now time.Time, home string) []string {
+	detail := []string{format.Age(s.UpdatedAt, now), format.Count(s.Messages, "message")}
+	if doing := cell.Truncate(does(s), folderMost); s.Parent != nil && doing != "" {
+		detail[1] = doing
+	}
+	if s.Workdir != "" {
+		detail = append(detail, cell.Folder(s.Workdir, home, folderMost))
+	}
+	if s.ParentID != "" {
+		parent := titles[s.ParentID]
+		if parent == "" {
+			parent = s.ParentID
+		}
+		detail = append(detail, "branch of "+cell.Truncate(title(parent), 24))
+	}
+	return detail
+}
+
+// does is the call that a session makes now, or the last line that it has said.
+func does(s protocol.SessionInfo) string {
+	if s.Working != nil && s.Working.ToolName != "" {
+		return cell.Line(s.Working.ToolName, maxTitle)
+	}
+	return format.Unmarked(cell.Line(s.LastText, maxTitle))
 }
 
 func title(text string) string {

@@ -20,6 +20,8 @@ type Item struct {
 	Search  string // what a filter finds beside Title, Mark and Detail, in lines; the line found is shown
 	Checked bool   // in a picker that allows several: on at first
 	Note    bool   // it says something among the others, and cannot be chosen
+	Branch  string // lines of a tree before the title, where nothing is filtered
+	Folded  bool   // it is only there for a filter to find
 }
 
 // Bounds of what is kept and drawn of an item.
@@ -93,7 +95,7 @@ func New(title string, items []Item, opts ...Option) *Picker {
 	}
 	p.list.rows = 10
 	p.SetItems(items)
-	if i := slices.IndexFunc(p.entries, func(e entry) bool { return e.ID == p.current }); i >= 0 {
+	if i := slices.IndexFunc(p.shown, func(n int) bool { return p.entries[n].ID == p.current }); i >= 0 {
 		p.list.cursor = i
 	}
 	return p
@@ -126,7 +128,9 @@ func (p *Picker) SetItems(items []Item) {
 		}
 		p.entries[i] = e
 		p.found = p.found || e.Search != ""
-		p.widest = max(p.widest, cell.Width(e.Title))
+		if !e.Folded {
+			p.widest = max(p.widest, cell.Width(e.Branch+e.Title))
+		}
 		for c, column := range e.columns {
 			if c == len(p.widths) {
 				p.widths = append(p.widths, 0)
@@ -176,7 +180,9 @@ func (p *Picker) match() {
 	p.shown = make([]int, 0, len(p.entries))
 	if len(terms) == 0 {
 		for i := range p.entries {
-			p.shown = append(p.shown, i)
+			if !p.entries[i].Folded || p.entries[i].ID == p.current {
+				p.shown = append(p.shown, i)
+			}
 		}
 		p.settle()
 		return

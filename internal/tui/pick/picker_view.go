@@ -283,7 +283,11 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 		b.WriteString(paint(t.Error, "! ")) // there is no room to say why
 		title -= len("! ")
 	}
-	b.WriteString(p.titleCell(e.Title, why, terms, title, paint))
+	shown := e.Title
+	if len(terms) == 0 {
+		shown = e.Branch + shown
+	}
+	b.WriteString(p.titleCell(shown, why, terms, title, paint))
 	for i, w := range columns {
 		var text string
 		if i < len(e.columns) {

@@ -167,6 +167,33 @@ func AllSessions(ctx context.Context, p Place) (all []protocol.SessionInfo, more
 	return all, true, nil
 }
 
+// Children lists the child sessions of one, the newest of them. More: there are others. Ids are in the order of
+// their times, so that no child comes after its parent.
+func Children(ctx context.Context, p Place, parent string, most int) (all []protocol.SessionInfo, more bool, err error) {
+	params := protocol.ListSessionsParams{Limit: new(boardPage)}
+	for range boardPages {
+		r, err := Ask(ctx, p, protocol.ListSessions, params)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, s := range r.Sessions {
+			switch {
+			case s.Parent == nil || s.Parent.SessionID != parent:
+			case len(all) == most:
+				return all, true, nil
+			default:
+				all = append(all, s)
+			}
+		}
+		n := len(r.Sessions)
+		if n < boardPage || r.Sessions[n-1].SessionID < parent {
+			return all, false, nil
+		}
+		params.Before = r.Sessions[n-1].SessionID
+	}
+	return all, true, nil
+}
+
 // BoardList are the sessions of a board that is printed.
 type BoardList []protocol.SessionInfo
 

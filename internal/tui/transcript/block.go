@@ -211,7 +211,7 @@ func (t *Transcript) head(b *block) []piece {
 		return nil
 	}
 	return []piece{{as: asHead, moving: b.Kind == conversation.Thinking && b.Live || b.Kind == conversation.Tool &&
-		b.Call.State == conversation.Running}}
+		t.state(b) == conversation.Running}}
 }
 
 // render draws a piece.
@@ -347,13 +347,7 @@ func endStats(e *conversation.Ending) string {
 	if e.Took > 0 {
 		parts = append(parts, duration(e.Took))
 	}
-	if e.Usage.InputTokens+e.Usage.OutputTokens > 0 {
-		parts = append(parts, format.Short(e.Usage.InputTokens)+" in", format.Short(e.Usage.OutputTokens)+" out")
-	}
-	if c := e.Usage.Cost; c != nil && c.Amount > 0 {
-		parts = append(parts, Price(*c))
-	}
-	said := strings.Join(parts, " · ")
+	said := strings.Join(append(parts, used(e.Usage)...), " · ")
 	switch calls := format.Count(e.Calls, "model call"); {
 	case e.Calls == 0:
 	case said == "":

@@ -67,6 +67,7 @@ func (d *folding) Emptied() { (*Transcript)(d).clear() }
 
 func (d *folding) Inserted(e *conversation.Entry, i int) {
 	t := (*Transcript)(d)
+	t.changes++
 	b := newBlock(e)
 	t.known[e.Key] = b
 	t.blocks = slices.Insert(t.blocks, i, b)
@@ -80,10 +81,14 @@ func (d *folding) Inserted(e *conversation.Entry, i int) {
 
 func (d *folding) Grew(e *conversation.Entry) { d.known[e.Key].grown() }
 
-func (d *folding) Changed(e *conversation.Entry) { d.known[e.Key].dirty() }
+func (d *folding) Changed(e *conversation.Entry) {
+	d.changes++
+	d.known[e.Key].dirty()
+}
 
 func (d *folding) Dropped(n int) {
 	t := (*Transcript)(d)
+	t.changes++
 	for _, b := range t.blocks[:n] {
 		delete(t.known, b.Key)
 		if b == t.focus {

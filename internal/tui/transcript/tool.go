@@ -91,6 +91,9 @@ func salient(c *conversation.Call) string {
 		}
 		return ""
 	}
+	if c.Name == conversation.AgentTool {
+		return task(list)
+	}
 	if pattern, ok := get(list, "pattern"); ok {
 		if path, ok := get(list, "path"); ok {
 			return cell.Line(pattern+" in "+path, maxHead)
@@ -153,6 +156,8 @@ func (t *Transcript) layTool(b *block) {
 		}
 	}
 	switch {
+	case isAgent(b) && !open:
+		t.layAgent(b, list, add)
 	case c.State == conversation.Running && !open:
 		add(asCut, lastLines(string(c.Output[max(0, len(c.Output)-maxHead):]), liveLines))
 	case open:
@@ -281,10 +286,13 @@ func (t *Transcript) toolHead(b *block, width int) string {
 	mark := map[conversation.CallState]lipgloss.Style{
 		conversation.Running: t.theme.Accent, conversation.Succeeded: t.theme.OK, conversation.Failed: t.theme.Error,
 		conversation.Skipped: t.theme.Warn, conversation.Lost: t.theme.Warn,
-	}[c.State]
-	sign := symbol(c.State)
-	if c.State == conversation.Running {
+	}[t.state(b)]
+	sign := symbol(t.state(b))
+	if t.state(b) == conversation.Running {
 		sign = t.spinner()
+	}
+	if isAgent(b) && t.childOf(b).Asks {
+		sign, mark = "!", t.theme.Error
 	}
 	tail := strings.Join(t.toolFacts(b), ", ")
 	line := mark.Render(sign) + " " + t.theme.Tool.Render(cell.Line(c.Name, 200))
@@ -304,6 +312,9 @@ func (t *Transcript) toolHead(b *block, width int) string {
 // toolFacts are what a call's first line says at its end.
 func (t *Transcript) toolFacts(b *block) []string {
 	c := b.Call
+	if isAgent(b) {
+		return t.agentFacts(b)
+	}
 	var facts []string
 	switch {
 	case c.State == conversation.Running && !b.Began.IsZero():
@@ -321,9 +332,9 @@ func (t *Transcript) toolFacts(b *block) []string {
 
 func (t *Transcript) plainTool(b *block) string {
 	c := b.Call
-	s := "tool " + cell.Line(c.Name, 200) + ": " + c.State.String()
+	s := "tool " + cell.Line(c.Name, 200) + ": " + t.state(b).String()
 	for _, f := range t.toolFacts(b) {
-		if f != c.State.String() {
+		if f != t.state(b).String() {
 			s += ", " + f
 		}
 	}

@@ -58,6 +58,11 @@ type Transcript struct {
 	focus    *block
 	unfolded bool // what is not folded or unfolded by itself
 
+	children    map[string]Child // of calls, by their ids
+	delegations []Delegation     // as they were at the change delegated
+	changes     int
+	delegated   int
+
 	find     *search // nil: nothing is looked for
 	searches int     // numbers the texts that are
 }
@@ -82,11 +87,12 @@ func New(look Look) *Transcript {
 // the same runs and calls and another end of them.
 func (t *Transcript) Clear() {
 	t.talk.Clear()
-	t.notes, t.find = nil, nil
+	t.notes, t.find, t.children = nil, nil, nil
 }
 
 func (t *Transcript) clear() {
 	t.blocks, t.known = nil, map[string]*block{}
+	t.changes++
 	t.cached, t.lines, t.focus = nil, 0, nil
 	t.top, t.follow = place{}, true
 }
