@@ -31,8 +31,9 @@ type change struct {
 type (
 	// unrecordedIn says why the folder could not be recorded before a call.
 	unrecordedIn struct {
-		gen int
-		why string
+		ticket ticket // answered once that is on the disk
+		gen    int
+		why    string
 	}
 	// recordedIn has what a turn has changed.
 	recordedIn struct {
@@ -57,8 +58,25 @@ func (m *machine) recordFirst(reads bool) string {
 
 func (in unrecordedIn) step(m *machine) {
 	if in.gen == m.gen && m.s.Run != nil {
-		m.change.missing = in.why
+		m.changesMissing(in.why)
 		m.tellUnrecorded(in.why)
+	}
+	m.reply(in.ticket, nil)
+}
+
+// changesMissing keeps why it is not known what the turn changes.
+func (m *machine) changesMissing(why string) {
+	m.change.missing = why
+	m.record(session.TurnChanged{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Missing: why})
+}
+
+// resumeChange takes up what a former daemon knew of the open turn's changes.
+func (m *machine) resumeChange() {
+	run, steps := m.s.Run, m.s.Steps
+	m.change.former = run.Turn > 0
+	if n := len(steps); n > 0 && steps[n-1].RunID == run.ID && steps[n-1].Turn == run.Turn {
+		m.change.missing = steps[n-1].Missing
+		m.change.begun = m.change.missing != ""
 	}
 }
 
@@ -81,7 +99,7 @@ func (m *machine) recordTurn(then func()) bool {
 	case !m.records || !m.change.begun && !m.change.former:
 		return false
 	case m.change.missing != "":
-		m.turnRecorded(model.Recorded{}, m.change.missing)
+		m.turnRecorded(model.Recorded{})
 		return false
 	}
 	m.change.then = then
@@ -93,24 +111,23 @@ func (in recordedIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != recording {
 		return
 	}
-	missing := ""
 	if in.err != nil {
-		missing = in.err.Error()
-		m.tellUnrecorded(missing)
+		m.changesMissing(in.err.Error())
+		m.tellUnrecorded(in.err.Error())
 	}
 	then := m.change.then
-	m.turnRecorded(in.rec, missing)
+	m.turnRecorded(in.rec)
 	if m.s.Run.Aborting {
 		then = m.finishAbort
 	}
 	then()
 }
 
-// turnRecorded keeps what a turn has changed, or why that is not known.
-func (m *machine) turnRecorded(rec model.Recorded, missing string) {
-	if missing != "" || rec.Changes != "" {
+// turnRecorded keeps what a turn has changed.
+func (m *machine) turnRecorded(rec model.Recorded) {
+	if rec.Changes != "" {
 		m.record(session.TurnChanged{
-			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files, Missing: missing,
+			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files,
 		})
 	}
 	m.out.settle = true
@@ -118,7 +135,7 @@ func (m *machine) turnRecorded(rec model.Recorded, missing string) {
 }
 
 // recordBefore records the folder before a turn's first call that may change it. What goes
-// wrong is told, and holds up nothing.
+// wrong is on the disk before the call is made: the next daemon could not tell.
 func (l *loop) recordBefore(cut context.Context, gen int, workdir, turn string) {
 	if turn == "" || l.env.Changes == nil {
 		return
@@ -127,7 +144,10 @@ func (l *loop) recordBefore(cut context.Context, gen int, workdir, turn string) 
 	defer cancel()
 	err := inTime(ctx, func() error { return l.env.Changes.Before(ctx, l.id, workdir, turn) })
 	if err != nil && cut.Err() == nil {
-		_ = l.post(context.Background(), unrecordedIn{gen, err.Error()})
+		told := newCall()
+		if l.post(cut, unrecordedIn{told, gen, err.Error()}) == nil {
+			_, _ = l.await(cut, told.reply)
+		}
 	}
 }
 

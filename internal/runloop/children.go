@@ -115,8 +115,14 @@ func (m *machine) delegate(call model.ToolCall) {
 		return
 	}
 	for _, next := range m.s.Run.Calls[1:] {
+		if _, begun := m.s.Run.Child(next.ID); begun {
+			continue
+		}
 		if !m.maySoon(next) {
 			break
+		}
+		if a, err := readAgentArgs(next.Arguments); err == nil && a.Background { // a steer may come first
+			continue
 		}
 		if _, why := m.newChild(next); why != nil { // its turn tells
 			break
@@ -187,7 +193,7 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 // works reports that a child session has not answered an earlier call.
 func (m *machine) works(id string) bool {
 	is := func(c session.Child) bool { return c.ChildID == id }
-	return slices.ContainsFunc(m.s.Run.Awaited(), is) || slices.ContainsFunc(m.s.Background, is)
+	return m.s.Run != nil && slices.ContainsFunc(m.s.Run.Awaited(), is) || slices.ContainsFunc(m.s.Background, is)
 }
 
 // root is the run at the root of the run's tree.

@@ -356,6 +356,17 @@ func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
 }
 
 func TestASteerSkipsTheOtherChildren(t *testing.T) {
+	steerFirstChild(t, agentCall(`{"prompt":"!t.x"}`), 2)
+}
+
+// One that is to work in the background is begun in its turn: it worked on, and its call was told as done, where
+// the steer had to skip it (found by the simulator).
+func TestASteerSkipsAChildInTheBackground(t *testing.T) {
+	steerFirstChild(t, agentCall(`{"prompt":"x","background":true}`), 1)
+}
+
+// steerFirstChild steers a run that waits for a child, as many of whose calls work, and ends that child.
+func steerFirstChild(t *testing.T, second string, work int) {
 	begun := make(chan struct{}, 2)
 	heard := newHearing()
 	hangs := func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
@@ -366,12 +377,13 @@ func TestASteerSkipsTheOtherChildren(t *testing.T) {
 	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangs, heard, nil)
 	id := f.session()
 	call := agentCall(`{"prompt":"!t.x"}`)
-	a, err := f.start(id, call+"\n"+call)
+	a, err := f.start(id, call+"\n"+second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-begun // both work
-	<-begun
+	for range work {
+		<-begun
+	}
 	in, err := answered(f.queue(context.Background(), protocol.KindSteer, protocol.SteerParams{
 		Scope: protocol.Scope{SessionID: id}, Text: "look here",
 	}))
@@ -394,6 +406,40 @@ func TestASteerSkipsTheOtherChildren(t *testing.T) {
 	heard.check(t)
 	if !slices.ContainsFunc(heard.seen, func(s string) bool { return strings.Contains(s, "skipped=true skipped") }) {
 		t.Errorf("got %q, want the second call skipped", heard.seen)
+	}
+	if runs := len(heard.ref); runs != 1+work {
+		t.Errorf("there were %d runs, want %d", runs, 1+work)
+	}
+}
+
+// A child that its parent waits for cannot be deleted: the next daemon made it again, and its work was done twice
+// (found by the simulator).
+func TestAChildThatIsWaitedForIsNotDeleted(t *testing.T) {
+	begun, ends := make(chan struct{}), make(chan string, 10)
+	heard := newHearing()
+	heard.notify = func(ev protocol.Event) {
+		if end, ok := ev.(protocol.AgentEnd); ok {
+			ends <- end.SessionID
+		}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), heard, nil)
+	id, ctx := f.session(), context.Background()
+	a, err := f.start(id, agentCall(`{"prompt":"!t.x"}`)+"\n"+agentCall(`{"prompt":"done"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	done := <-ends
+	_, err = f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: done})
+	if err == nil || !strings.Contains(err.Error(), "run_in_progress: session "+id+" waits for its child session") {
+		t.Errorf("got %v, want that its parent waits for it", err)
+	}
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input { return abortIn{to, ""} }); err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	if _, err = f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: done}); err != nil {
+		t.Errorf("nobody waits for it any more, and it is not deleted: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -77,5 +78,60 @@ func TestATurnThatIsCutBeginsNoMore(t *testing.T) {
 			t.Error("the turn is cut, and may still begin")
 		}
 		c.now = <-c.streams
+	})
+}
+
+// lasting has what a turn has changed recorded when it is let go on.
+type lasting struct {
+	settling
+	goOn chan struct{}
+}
+
+func (l *lasting) After(context.Context, string, string, string) (model.Recorded, error) {
+	<-l.goOn
+	return model.Recorded{}, nil
+}
+
+// A steer that a hosted agent was stopped for cannot be taken back any more: the run ended as completed, and the
+// agent had never had the text that it was about (found by the simulator).
+func TestASteerThatStoppedAnAgentIsDelivered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, c := context.Background(), &cutter{streams: make(chan context.Context), late: make(chan bool, 1)}
+		changes := &lasting{settling: settling{disk: &unsynced{}}, goOn: make(chan struct{})}
+		f := newFixtureWith(t, session.OSDisk{}, dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) {
+			o.Agents, o.Changes = c, changes
+		})
+		s, err := f.newSession(ctx, protocol.NewSessionParams{Agent: "codex"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scope := protocol.Scope{SessionID: s.SessionID}
+		say := func(text string, kind protocol.Kind) string {
+			t.Helper()
+			a, err := answered(f.prompt(ctx, protocol.PromptParams{
+				Scope: scope, Text: text, Wait: no, StreamingBehavior: kind,
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Accepted.InputID
+		}
+		say("go", "")
+		c.now = <-c.streams
+		first, second := say("instead", protocol.KindSteer), say("or that", protocol.KindSteer)
+		synctest.Wait() // until its folder is being recorded
+		if _, err := f.withdraw(ctx, protocol.WithdrawParams{Scope: scope, InputID: first}); err != nil {
+			t.Errorf("another steer waits, and the first cannot be taken back: %v", err)
+		}
+		_, err = f.withdraw(ctx, protocol.WithdrawParams{Scope: scope, InputID: second})
+		var wire *protocol.Error
+		if !errors.As(err, &wire) || wire.Reason() != protocol.NotPending {
+			t.Errorf("got %v, want that it is refused as %s", err, protocol.NotPending)
+		}
+		close(changes.goOn)
+		if !t.Failed() {
+			c.now = <-c.streams
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"syscall"
 
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -33,6 +34,9 @@ func (in deleteIn) step(m *machine) {
 // anyone who asks for the session meanwhile waits, and is told that there is none.
 func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
 	id := p.SessionID
+	if err := h.unwanted(ctx, id); err != nil {
+		return protocol.SessionDeleted{}, err
+	}
 	children, err := h.childrenOf(ctx, id)
 	switch {
 	case err != nil:
@@ -65,6 +69,26 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 		}
 	}
 	return protocol.SessionDeleted{SessionID: id}, nil
+}
+
+// unwanted says why a session cannot be deleted as its parent waits for it: else the next daemon
+// would make it again, and have its work done once more.
+func (h *Hub) unwanted(ctx context.Context, id string) error {
+	parent, err := readSession(ctx, h, id, func(m *machine) (*session.Parent, error) { return m.s.Parent, nil })
+	if err != nil || parent == nil || !h.env.Store.Exists(parent.SessionID) {
+		return err
+	}
+	_, err = readSession(ctx, h, parent.SessionID, func(m *machine) (struct{}, error) {
+		if m.works(id) {
+			return struct{}{}, protocol.Rejectf(protocol.RunInProgress, "session %s waits for its child session %s", m.s.ID, id)
+		}
+		return struct{}{}, nil
+	})
+	var wire *protocol.Error
+	if errors.As(err, &wire) && wire.Reason() == protocol.RunInProgress || errors.As(err, new(syscall.Errno)) {
+		return err
+	}
+	return nil // it is gone, or its journal is damaged
 }
 
 // childrenOf are the child sessions of a session that are there.

@@ -782,6 +782,28 @@ func TestWhatAnAbortedTurnChangedIsRecordedAfterAKill(t *testing.T) {
 	}
 }
 
+// That a turn's changes are not recorded is known to the next daemon: it took the turn for one that had changed
+// nothing, and a rewind left what it had written (found by the simulator).
+func TestThatChangesAreMissingIsKnownAfterAKill(t *testing.T) {
+	w := newWorld(t)
+	w.folder = true
+	w.boot()
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.step(unrecordedIn{nil, w.work.gen, "it was not done in time"})
+	w.boot()
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	if w.work.before != "" {
+		t.Errorf("the folder is recorded in the middle of the turn, as if that was before it")
+	}
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+	w.whole("done")
+	steps, err := w.m.s.StepsOf("", "")
+	if err != nil || len(steps) != 1 || steps[0].Missing == "" || w.m.s.Run != nil {
+		t.Errorf("changed are %+v, %v", steps, err)
+	}
+}
+
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

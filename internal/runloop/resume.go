@@ -22,6 +22,9 @@ type (
 func (in resumeIn) step(m *machine) {
 	m.keepRules()
 	m.resumeChildren()
+	if m.s.Run != nil {
+		m.resumeChange()
+	}
 	if m.takenUp() {
 		return
 	}
@@ -40,7 +43,6 @@ func (in resumeIn) step(m *machine) {
 	if in.fault {
 		why = "the session's journal can be written again, and the run goes on"
 	}
-	m.change.former = run.Turn > 0
 	m.endInterrupted()
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusRunResumed, Message: why})

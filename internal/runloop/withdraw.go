@@ -52,6 +52,11 @@ func (in withdrawIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NotPending, "no text %.80q waits in session %s", in.inputID, m.s.ID))
 		return
 	}
+	if m.cutFor(m.s.Pending[i]) {
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NotPending, "%s was stopped for text %.80q, which it is sent next",
+			m.s.Agent, in.inputID))
+		return
+	}
 	text := m.s.Pending[i]
 	m.record(session.Withdrawn{InputID: text.InputID})
 	counts := m.counts()
@@ -64,6 +69,14 @@ func (in withdrawIn) step(m *machine) {
 		Command: "withdraw", InputID: text.InputID, Kind: text.Kind, Text: text.Text,
 		SessionID: m.s.ID,
 	})
+}
+
+// cutFor reports that a hosted agent was stopped for a steer, and nothing else would have it go on: without that
+// text the run would be over, and the agent might not even have heard what it is about.
+func (m *machine) cutFor(in session.Input) bool {
+	run := m.s.Run
+	return m.hosted() && in.Kind == protocol.KindSteer && !run.TurnOpen && run.Ended.StopReason == protocol.StopSteered &&
+		m.counts().Steer == 1
 }
 
 // queued are the texts that wait, in the order in which they will be delivered.

@@ -21,7 +21,7 @@ import (
 
 // deed is what happened to a session, or what a client wanted of it.
 type deed struct {
-	what  string // began, queued, delivered, withdrawn, cleared, decided; accept, take back, abort, answer
+	what  string // began, queued, delivered, withdrawn, cleared, decided, cut, goes on; accept, take back, abort, answer
 	id    string // of a text, a key or an approval
 	ids   []string
 	key   string
@@ -36,12 +36,13 @@ type queueState struct {
 	cleared   []string          // what the latest abort handed back
 	keys      map[string]string // the text that a key was accepted for
 	decided   map[string]string // by approval, the option, "-" where none was taken, "?" where nobody knows
+	cut       bool              // a hosted agent was stopped for a steer, or may have been before: it stays
 }
 
 func (s *queueState) clone() *queueState {
 	return &queueState{
 		slices.Clone(s.pending), maps.Clone(s.seen), maps.Clone(s.withdrawn), slices.Clone(s.cleared),
-		maps.Clone(s.keys), maps.Clone(s.decided),
+		maps.Clone(s.keys), maps.Clone(s.decided), s.cut,
 	}
 }
 
@@ -67,6 +68,7 @@ func (w *world) record(session string, op porcupine.Operation) {
 	at := fmt.Sprintf("daemon %d %s", w.life.number, session)
 	if w.ops[at] == nil { // it goes on from what the journal has
 		begins := deed{what: "began", state: stateOf(w.stories[session])}
+		begins.state.cut = w.hosted[session] != ""
 		w.ops[at] = []porcupine.Operation{{Input: begins, Call: 0, Return: 1}}
 	}
 	w.ops[at] = append(w.ops[at], op)
@@ -101,7 +103,12 @@ func stateOf(s *sessiontest.Story) *queueState {
 func (w *world) noteEvent(ev protocol.Event) {
 	in := ev.Where().SessionID
 	switch ev := ev.(type) {
+	case protocol.TurnEnd:
+		if ev.StopReason == protocol.StopSteered && w.hosted[in] != "" {
+			w.happened(in, deed{what: "cut"})
+		}
 	case protocol.TurnStart:
+		w.happened(in, deed{what: "goes on"})
 		if ev.Kind == protocol.KindPrompt {
 			w.happened(in, deed{what: "seen", ids: ev.InputIDs})
 		}
@@ -187,6 +194,8 @@ func (s *queueState) after(d deed) *queueState {
 		for _, id := range d.ids {
 			n.seen[id] = true
 		}
+	case "cut", "goes on":
+		n.cut = d.what == "cut"
 	case "queued":
 		n.pending, n.seen[d.id] = append(n.pending, d.id), true
 	case "delivered":
@@ -215,7 +224,7 @@ func (s *queueState) fits(d deed, ok bool) (*queueState, bool) {
 		}
 		return s, true
 	case "take back":
-		return s, ok && s.withdrawn[d.id] || !ok && !slices.Contains(s.pending, d.id)
+		return s, ok && s.withdrawn[d.id] || !ok && (s.cut || !slices.Contains(s.pending, d.id))
 	case "abort": // a second one hands nothing back
 		return s, len(d.ids) == 0 || slices.Equal(d.ids, s.cleared)
 	default: // answer

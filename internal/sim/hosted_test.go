@@ -534,8 +534,11 @@ func (w *world) noteAgent(ev protocol.Event) {
 		default:
 			w.handed[in] = append(w.handed[in], ev.Text)
 		}
+		delete(w.revived, in)
 	case protocol.ToolStart:
-		took()
+		if !w.revived[in] { // else a former agent has said so
+			took()
+		}
 	case protocol.TurnEnd:
 		if ev.StopReason == protocol.StopSteered && w.queues(w.hosted[in]) { // its prompt is still open
 			w.beside[in] = append([]string{}, w.beside[in]...)
@@ -558,6 +561,8 @@ func (w *world) noteAgent(ev protocol.Event) {
 		}
 	case protocol.Status:
 		switch ev.Code {
+		case protocol.StatusRunResumed:
+			w.revived[in] = true
 		case protocol.StatusApprovalRequested:
 			if n := act(ev.Approval); n > 0 {
 				w.sometimes("an agent asks for leave")

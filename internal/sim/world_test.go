@@ -92,6 +92,7 @@ type world struct {
 	hosted  map[string]string            // the agents of sessions that have one
 	handed  map[string][]string          // texts of a hosted session that were delivered
 	beside  map[string][]string          // of these, those that came while an older prompt was open, until the turn ends
+	revived map[string]bool              // hosted sessions whose run was resumed, and in which nothing was said since
 	taken   map[string]bool              // texts that an agent has answered anything to
 	had     map[string]bool              // first lines of texts that an agent was sent
 	about   map[string]int               // acts of agents, by the approval
@@ -285,7 +286,7 @@ func (w *world) boot() {
 	w.lives++
 	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
 	w.life, w.gates, w.heard, w.summing = l, nil, map[string][]string{}, map[string]bool{}
-	w.steers, w.running = map[string]map[string]bool{}, map[string]string{}
+	w.steers, w.running, w.revived = map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
 	for id, s := range w.stories {
 		for _, in := range s.Pending {
 			w.steerWaits(id, in.InputID, in.Kind == protocol.KindSteer)

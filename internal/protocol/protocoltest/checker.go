@@ -407,6 +407,9 @@ func (c *Checker) withdrawn(t *track, inputID string) error {
 		return fmt.Errorf("input %s is withdrawn and does not wait", inputID)
 	}
 	if len(t.steers) == 0 {
+		if c.Hosted && t.steered {
+			return fmt.Errorf("invariant 4: the agent was stopped for %s, and it is withdrawn", inputID)
+		}
 		t.steered = false // no turn needs to be its
 	}
 	return c.settle(inputID)

@@ -56,6 +56,9 @@ type Story struct {
 	Runs      map[string]string   // every run's stop reason, "" while it is active
 	Rewinds   map[string]bool     // every rewind that was done
 	Rewinding string              // one that has begun and not ended
+	Above     *session.Parent     // of a child session
+	Started   []session.ChildStarted
+	Results   map[string]int // of calls, how many
 
 	Run     string          // the active one
 	Pending []session.Input // accepted and not yet delivered
@@ -96,7 +99,7 @@ func NewIn(id string, checker *protocoltest.Checker) *Story {
 		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
-		Rewinds: map[string]bool{},
+		Rewinds: map[string]bool{}, Results: map[string]int{},
 	}
 }
 
@@ -211,7 +214,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
 		return recordOf(data, func(f session.Created) {
-			s.Parent, s.Workdir, s.hosted = f.ParentID, f.Workdir, f.Agent != ""
+			s.Parent, s.Workdir, s.hosted, s.Above = f.ParentID, f.Workdir, f.Agent != "", f.Parent
 		})
 	case "title_set":
 		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
@@ -262,6 +265,8 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, func(f session.ToolsSet) { s.Tools, s.Chosen = f.Tools, true })
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
+	case "child_started":
+		return recordOf(data, func(f session.ChildStarted) { s.Started = append(s.Started, f) })
 	case "rewind_begun":
 		return recordOf(data, s.rewindBegun)
 	case "rewind_ended":
@@ -396,6 +401,9 @@ func (s *Story) message(f session.MessageAdded) {
 func (s *Story) begun(callID string) { s.asks = s.asks && s.about != callID }
 
 func (s *Story) toolResult(m model.Message, skipped bool) {
+	if s.Results[m.ToolCallID]++; s.Results[m.ToolCallID] > 1 {
+		s.bad("call %s has its result twice", m.ToolCallID)
+	}
 	s.begun(m.ToolCallID)
 	ref := s.ref()
 	if s.interrupted != "" {
@@ -469,13 +477,14 @@ func (s *Story) runResumed(f session.RunResumed) {
 	switch {
 	case f.RunID != s.Run:
 		s.bad("run %s was resumed while %q was active", f.RunID, s.Run)
-	case f.Fault, s.asks: // the disk failed, or the run waited: nothing of it could crash a daemon
+	case f.Fault, s.asks, s.waits(): // the disk failed, or the run waited: nothing of it could crash a daemon
 	case !s.parked:
 		s.crashes++
 	}
 	s.parked = false
 	s.Resumed++
-	if s.interrupted = s.open; s.open != "" {
+	if s.open != "" && !s.waits() {
+		s.interrupted = s.open
 		s.Cut++
 	}
 	if s.streams != "" { // nothing of it was announced
@@ -486,6 +495,13 @@ func (s *Story) runResumed(f session.RunResumed) {
 		s.streams = ""
 	}
 	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusRunResumed})
+}
+
+// waits reports that the call which is open waits for a child.
+func (s *Story) waits() bool {
+	return slices.ContainsFunc(s.Started, func(c session.ChildStarted) bool {
+		return c.CallID == s.open && !c.Background
+	})
 }
 
 // Essence is what of an event has to be in the journal, "" for one that need
