@@ -434,7 +434,8 @@ func TestAChildThatIsWaitedForIsNotDeleted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run_in_progress: session "+id+" waits for its child session") {
 		t.Errorf("got %v, want that its parent waits for it", err)
 	}
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input { return abortIn{to, ""} }); err != nil {
+	abort := func(to ticket) input { return abortIn{to, ""} }
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, abort); err != nil {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)

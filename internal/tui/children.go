@@ -174,7 +174,7 @@ func (m *model) childrenListed(w *childWatch, list []protocol.SessionInfo, more 
 	}
 }
 
-// askChild asks what an event did not tell of a child.
+// askChild asks what an event has not said about a child.
 func (m *model) askChild(w *childWatch, id string) {
 	if w.asked[id] {
 		return
