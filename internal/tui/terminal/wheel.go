@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"slices"
@@ -22,15 +23,51 @@ func Selects(getenv func(string) string) bool {
 type wheeled struct {
 	*os.File
 	arrows *atomic.Bool
+	cut    []byte // the beginning of a sequence whose end has not been read
 }
 
-// Read is os.File.Read.
-func (w wheeled) Read(p []byte) (int, error) {
-	n, err := w.File.Read(p)
+// Read is os.File.Read, but nothing of a sequence of a terminal comes before all of it: it may
+// have read nothing then, without an error.
+func (w *wheeled) Read(p []byte) (int, error) {
+	n := copy(p, w.cut)
+	w.cut = w.cut[n:]
+	more, err := w.File.Read(p[n:])
+	n += more
 	if w.arrows.Load() {
 		n = asWheel(p[:n])
 	}
+	if err == nil {
+		whole := n - unfinished(p[:n])
+		w.cut, n = append([]byte(nil), p[whole:n]...), whole
+	}
 	return n, err
+}
+
+const (
+	// longestSequence is how much of one is waited for, in bytes.
+	longestSequence = 64
+	// burst is how much nobody presses at once: more is to come where it ends within a
+	// sequence.
+	burst = 1 << 10
+)
+
+// unfinished is how many bytes at the end of what was read begin a control sequence (ECMA-48,
+// 5.4) that has a parameter and no end. The library would take it for keys that were pressed,
+// 50 ms later. A lone Escape, or one with a bracket, is a key.
+func unfinished(read []byte) int {
+	at := bytes.LastIndexByte(read, '\x1b')
+	if at < 0 || len(read)-at > longestSequence {
+		return 0
+	}
+	switch tail := read[at+1:]; {
+	case len(tail) == 0, len(tail) == 1 && tail[0] == '[':
+		if len(read) < burst {
+			return 0
+		}
+	case tail[0] != '[' || bytes.ContainsFunc(tail[1:], func(r rune) bool { return r < ' ' || r > '?' }):
+		return 0
+	}
+	return len(read) - at
 }
 
 // The keys that a wheel may be, in both modes of a keyboard, and the shorter form
@@ -78,7 +115,7 @@ func Input(in io.Reader, arrows *atomic.Bool) io.Reader {
 		in = os.Stdin
 	}
 	if f, ok := in.(*os.File); ok {
-		return wheeled{f, arrows}
+		return &wheeled{File: f, arrows: arrows}
 	}
 	return in
 }

@@ -2,7 +2,9 @@ package terminal
 
 import (
 	"bytes"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -26,6 +28,40 @@ func TestArrowKeysOfAWheelAreItsReports(t *testing.T) {
 		if got := string(read[:asWheel(read)]); got != tc.want {
 			t.Errorf("%q: got %q, want %q", tc.read, got, tc.want)
 		}
+	}
+}
+
+// However a terminal's sequences are cut as they are read, each comes whole, and keys come at
+// once.
+func TestSequencesAreReadWhole(t *testing.T) {
+	many := strings.Repeat("\x1b[<64;100;25M", 100)
+	for _, tc := range []struct {
+		written []string
+		want    []string
+	}{
+		{[]string{"\x1b[<64;", "100;25M"}, []string{"", "\x1b[<64;100;25M"}},
+		{[]string{"ab\x1b[200", "~text"}, []string{"ab", "\x1b[200~text"}},
+		{[]string{"\x1b", "[", "\x1b[", "x"}, []string{"\x1b", "[", "\x1b[", "x"}},
+		{[]string{"\x1b[1;5A", "\x1b[?1;2c"}, []string{"\x1b[1;5A", "\x1b[?1;2c"}},
+		{[]string{many + "\x1b", "[<0;1;1M"}, []string{many, "\x1b[<0;1;1M"}},
+		{[]string{"\x1b[" + strings.Repeat("1", 100)}, []string{"\x1b[" + strings.Repeat("1", 100)}},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := Input(r, new(atomic.Bool))
+		for i, text := range tc.written {
+			if _, err := w.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			p := make([]byte, 4096)
+			n, err := in.Read(p)
+			if got := string(p[:n]); err != nil || got != tc.want[i] {
+				t.Errorf("%q: the read of %q came to %q, %v; want %q", tc.written, text, got, err, tc.want[i])
+			}
+		}
+		_, _ = r.Close(), w.Close()
 	}
 }
 
