@@ -301,6 +301,13 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	if !wanted && (s.asks() || !s.inputFollows()) {
 		return nil
 	}
+	if f, ok := s.app.in.(*os.File); ok && plain.IsTerminal(f) { // also what is pasted between two tries
+		show, err := plain.HideInput(f)
+		if err != nil {
+			return fmt.Errorf("the terminal cannot hide what is written: %w", err)
+		}
+		defer func() { _ = show() }()
+	}
 	for asked := 1; ; asked++ {
 		key, err := s.readKey(provider)
 		if err != nil {

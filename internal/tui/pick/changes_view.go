@@ -100,7 +100,7 @@ func (c *Changes) draw(i int, room pane) []string {
 		text, style, band = c.lineText(r)
 	}
 	var lines []string
-	for n, part := range cell.Wrap(text, width) {
+	for n, part := range cell.Wrap(cell.Sanitize(text), width) {
 		if n == max(room.height-1, 1) {
 			lines[n-1] = cell.Truncate(lines[n-1], room.width-1) + "…"
 			break
