@@ -10,7 +10,7 @@ import (
 // While it is being closed a Supervisor starts nothing: this process has the mark of a child
 // as long as it starts one, and the guardian would end it, too.
 func TestNothingIsStartedWhileASupervisorCloses(t *testing.T) {
-	for range 5 {
+	for range 2 {
 		f := supervise(t)
 		var work sync.WaitGroup
 		started := make(chan struct{}, 1<<10)

@@ -68,7 +68,7 @@ func TestALandingThatIsKilled(t *testing.T) {
 		}
 		return
 	}
-	rounds := 12
+	rounds := 5
 	if n, err := strconv.Atoi(os.Getenv("LAND_KILLS")); err == nil {
 		rounds = n
 	}
