@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// recordWait is how long a turn waits until its folder is recorded: it goes on without
+	// recordWait is how long a run waits until its folder is recorded: it goes on without
 	// that then.
 	recordWait = 2 * time.Second
-	// warmTime is how long a folder may take to be recorded beside a model's answer.
-	warmTime = 5 * time.Minute
+	// recordTime is how long that may take beside what goes on.
+	recordTime = 5 * time.Minute
 )
 
 // change is what the machine knows of the open turn's changes.
@@ -28,12 +28,20 @@ type change struct {
 	then    func() // goes on once what has changed is recorded
 }
 
+// lateRecord is the record of a turn that the run has not waited for. Nothing has changed
+// the folder since that turn as long as there is one.
+type lateRecord struct {
+	gen   int // of the work; 0: there is none
+	runID string
+	turn  int
+}
+
 type (
-	// unrecordedIn says why the folder could not be recorded before a call.
-	unrecordedIn struct {
-		gen int
-		why string
-	}
+	// unrecordedIn says why the folder could not be recorded before a call of a turn, which
+	// may change it now.
+	unrecordedIn struct{ turn, why string }
+	// slowRecordIn says that it takes long to record what a turn has changed.
+	slowRecordIn struct{ gen int }
 	// recordedIn has what a turn has changed.
 	recordedIn struct {
 		gen int
@@ -56,21 +64,23 @@ func (m *machine) recordFirst(reads bool) string {
 }
 
 func (in unrecordedIn) step(m *machine) {
-	if in.gen == m.gen && m.s.Run != nil {
+	m.giveUpLate()
+	if m.s.Run != nil && m.change.begun && in.turn == m.turnName() {
 		m.change.missing = in.why
-		m.tellUnrecorded(in.why)
+		m.recordChanged(model.Recorded{}, in.why) // the next daemon would not know
+		m.tellUnrecorded(m.ref(), "what this turn changes in the folder", in.why)
 	}
 }
 
 // tellUnrecorded says once why changes are not recorded.
-func (m *machine) tellUnrecorded(why string) {
+func (m *machine) tellUnrecorded(ref protocol.Ref, what, why string) {
 	if m.change.told == why {
 		return
 	}
 	m.change.told = why
 	m.publish(protocol.Status{
-		Ref: m.ref(), Code: protocol.StatusChangesUnavailable,
-		Message: "what this turn changes in the folder is not recorded, and cannot be taken back: " + why,
+		Ref: ref, Code: protocol.StatusChangesUnavailable,
+		Message: what + " is not recorded, and cannot be taken back: " + why,
 	})
 }
 
@@ -80,8 +90,13 @@ func (m *machine) recordTurn(then func()) bool {
 	switch {
 	case !m.records || !m.change.begun && !m.change.former:
 		return false
+	case m.late.gen != 0: // which its first call would have waited for, and was not made
+		return false
 	case m.change.missing != "":
 		m.turnRecorded(model.Recorded{}, m.change.missing)
+		return false
+	case m.s.Changed(m.s.Run.ID, m.s.Run.Turn): // by a former daemon, as far as could be known
+		m.out.settle = true
 		return false
 	}
 	m.change.then = then
@@ -90,16 +105,35 @@ func (m *machine) recordTurn(then func()) bool {
 }
 
 func (in recordedIn) step(m *machine) {
-	if in.gen != m.gen || m.phase != recording {
+	switch {
+	case in.gen == m.late.gen:
+		m.lateRecorded(in.rec, in.err)
+		return
+	case in.gen != m.gen || m.phase != recording:
 		return
 	}
-	missing := ""
+	missing := m.change.missing
 	if in.err != nil {
 		missing = in.err.Error()
-		m.tellUnrecorded(missing)
+		m.tellUnrecorded(m.ref(), "what this turn changes in the folder", missing)
 	}
 	then := m.change.then
 	m.turnRecorded(in.rec, missing)
+	m.goOn(then)
+}
+
+// step has the run go on without the record, which is journaled when it is there.
+func (in slowRecordIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != recording {
+		return
+	}
+	then := m.change.then
+	m.late = lateRecord{m.gen, m.s.Run.ID, m.s.Run.Turn}
+	m.turnRecorded(model.Recorded{}, errSlow.Error()) // unless the daemon lives to know better
+	m.goOn(then)
+}
+
+func (m *machine) goOn(then func()) {
 	if m.s.Run.Aborting {
 		then = m.finishAbort
 	}
@@ -109,25 +143,70 @@ func (in recordedIn) step(m *machine) {
 // turnRecorded keeps what a turn has changed, or why that is not known.
 func (m *machine) turnRecorded(rec model.Recorded, missing string) {
 	if missing != "" || rec.Changes != "" {
-		m.record(session.TurnChanged{
-			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files, Missing: missing,
-		})
+		m.recordChanged(rec, missing)
 	}
-	m.out.settle = true
+	m.out.settle = m.out.settle || m.late.gen == 0
 	m.change = change{told: m.change.told}
+}
+
+func (m *machine) recordChanged(rec model.Recorded, missing string) {
+	m.record(session.TurnChanged{
+		RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files, Missing: missing,
+	})
+}
+
+// lateRecorded keeps what a turn has changed which the run has not waited for.
+func (m *machine) lateRecorded(rec model.Recorded, err error) {
+	late := m.late
+	m.late, m.out.settle = lateRecord{}, true
+	if err != nil {
+		m.tellUnrecorded(protocol.Ref{SessionID: m.s.ID}, "what the turn before has changed in the folder", err.Error())
+		return // and its record says so already
+	}
+	m.record(session.TurnChanged{RunID: late.runID, Turn: late.turn, Changes: rec.Changes, Files: rec.Files})
+}
+
+// giveUpLate gives up a late record, as the folder may change now.
+func (m *machine) giveUpLate() {
+	if m.late.gen != 0 {
+		m.lateRecorded(model.Recorded{}, errors.New("something else was to change the folder before that was done"))
+	}
+}
+
+// pendingRecord is the record of an ended turn, until that is settled.
+type pendingRecord struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	settled chan struct{}
+}
+
+// await blocks until it is settled. Nil is.
+func (r *pendingRecord) await(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.settled:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // recordBefore records the folder before a turn's first call that may change it. What goes
 // wrong is told, and holds up nothing.
-func (l *loop) recordBefore(cut context.Context, gen int, workdir, turn string) {
+func (l *loop) recordBefore(cut context.Context, workdir, turn string) {
 	if turn == "" || l.env.Changes == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(cut, recordWait, errSlow)
 	defer cancel()
-	err := inTime(ctx, func() error { return l.env.Changes.Before(ctx, l.id, workdir, turn) })
+	err := l.pending.Load().await(ctx)
+	if err == nil {
+		err = inTime(ctx, func() error { return l.env.Changes.Before(ctx, l.id, workdir, turn) })
+	}
 	if err != nil && cut.Err() == nil {
-		_ = l.post(context.Background(), unrecordedIn{gen, err.Error()})
+		_ = l.post(context.Background(), unrecordedIn{turn, err.Error()})
 	}
 }
 
@@ -152,14 +231,32 @@ func inTime(ctx context.Context, do func() error) error {
 	}
 }
 
+// beginRecord is before recordAfter.
+func (l *loop) beginRecord() *pendingRecord {
+	r := &pendingRecord{settled: make(chan struct{})}
+	r.ctx, r.cancel = context.WithTimeoutCause(l.life, recordTime, fmt.Errorf("it was not done within %v", recordTime))
+	l.pending.Store(r)
+	return r
+}
+
+// settleRecord has what is recorded, or given up, be what the next turn begins with.
+func (l *loop) settleRecord() {
+	l.env.Changes.Settle(l.id, l.m.workdir())
+	if r := l.pending.Swap(nil); r != nil {
+		r.cancel()
+		close(r.settled)
+	}
+}
+
 // recordAfter records what a turn has changed.
-func (l *loop) recordAfter(ctx context.Context, gen int, workdir, turn string) {
-	ctx, cancel := context.WithTimeoutCause(ctx, recordWait, errSlow)
-	defer cancel()
+func (l *loop) recordAfter(r *pendingRecord, gen int, workdir, turn string) {
+	defer r.cancel()
+	slow := time.AfterFunc(recordWait, func() { _ = l.post(r.ctx, slowRecordIn{gen}) })
+	defer slow.Stop()
 	in := recordedIn{gen: gen}
 	var rec model.Recorded
-	if in.err = inTime(ctx, func() (err error) {
-		rec, err = l.env.Changes.After(ctx, l.id, workdir, turn)
+	if in.err = inTime(r.ctx, func() (err error) {
+		rec, err = l.env.Changes.After(r.ctx, l.id, workdir, turn)
 		return err
 	}); in.err == nil {
 		in.rec = rec
@@ -172,13 +269,15 @@ func (l *loop) warm(workdir string) {
 	if l.env.Changes == nil || l.warming.Swap(true) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.life, warmTime)
+	ctx, cancel := context.WithTimeout(l.life, recordTime)
 	l.working.Add(1)
 	l.running.Go(func() {
 		defer l.working.Add(-1)
 		defer l.warming.Store(false)
 		defer cancel()
-		_ = inTime(ctx, func() error { l.env.Changes.Warm(ctx, l.id, workdir); return nil })
+		if l.pending.Load().await(ctx) == nil {
+			_ = inTime(ctx, func() error { l.env.Changes.Warm(ctx, l.id, workdir); return nil })
+		}
 	})
 }
 
@@ -209,7 +308,13 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 		if err != nil {
 			return view{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
 		}
-		return view{m.s.ID, m.workdir(), append([]session.Step{}, steps...)}, nil
+		steps = append([]session.Step{}, steps...)
+		for i := range steps {
+			if s := &steps[i]; m.late.gen != 0 && s.RunID == m.late.runID && s.Turn == m.late.turn {
+				s.Missing = "it is still being recorded"
+			}
+		}
+		return view{m.s.ID, m.workdir(), steps}, nil
 	})
 	if err != nil {
 		return out, err
