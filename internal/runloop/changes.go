@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"noused/internal/model"
@@ -180,7 +181,7 @@ type pendingRecord struct {
 	settled chan struct{}
 }
 
-// await blocks until it is settled. Nil is.
+// await blocks until it is settled, or its loop has ended. Nil is settled.
 func (r *pendingRecord) await(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -242,6 +243,11 @@ func (l *loop) beginRecord() *pendingRecord {
 // settleRecord has what is recorded, or given up, be what the next turn begins with.
 func (l *loop) settleRecord() {
 	l.env.Changes.Settle(l.id, l.m.workdir())
+	l.dropRecord()
+}
+
+// dropRecord ends the waits for a record.
+func (l *loop) dropRecord() {
 	if r := l.pending.Swap(nil); r != nil {
 		r.cancel()
 		close(r.settled)
@@ -299,23 +305,12 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	if h.env.Changes == nil {
 		return out, noChanges()
 	}
-	type view struct {
-		id, workdir string
-		steps       []session.Step
+	v, err := h.changesOf(ctx, p)
+	if err == nil && v.late {
+		if err = h.awaitRecord(ctx, v.id); err == nil {
+			v, err = h.changesOf(ctx, p)
+		}
 	}
-	v, err := readSession(ctx, h, p.SessionID, func(m *machine) (view, error) {
-		steps, err := m.s.StepsOf(p.From, p.To)
-		if err != nil {
-			return view{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
-		}
-		steps = append([]session.Step{}, steps...)
-		for i := range steps {
-			if s := &steps[i]; m.late.gen != 0 && s.RunID == m.late.runID && s.Turn == m.late.turn {
-				s.Missing = "it is still being recorded"
-			}
-		}
-		return view{m.s.ID, m.workdir(), steps}, nil
-	})
 	if err != nil {
 		return out, err
 	}
@@ -336,6 +331,34 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 		out.Diff = &rep.Diff
 	}
 	return out, nil
+}
+
+// changesView is what has to be known of a session to tell what it has changed.
+type changesView struct {
+	id, workdir string
+	steps       []session.Step
+	late        bool // the latest is still being recorded
+}
+
+func (h *Hub) changesOf(ctx context.Context, p protocol.GetChangesParams) (changesView, error) {
+	return readSession(ctx, h, p.SessionID, func(m *machine) (changesView, error) {
+		steps, err := m.s.StepsOf(p.From, p.To)
+		if err != nil {
+			return changesView{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
+		}
+		return changesView{m.s.ID, m.workdir(), slices.Clone(steps), m.late.gen != 0}, nil
+	})
+}
+
+// awaitRecord blocks until a turn is recorded that has ended, or that is given up.
+func (h *Hub) awaitRecord(ctx context.Context, id string) error {
+	l, release, err := h.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	pending := l.pending.Load()
+	release()
+	return pending.await(ctx)
 }
 
 func noChanges() error {

@@ -592,6 +592,7 @@ func (l *loop) abandon() {
 		case in := <-l.mailbox: // its poster learns from done that nobody answers
 			l.env.release(in)
 		case <-idle:
+			l.dropRecord()
 			return
 		}
 	}
