@@ -166,7 +166,7 @@ export interface ChangesFiles {
   path: string;
   /** lines */
   removed: number;
-  /** another session was at work in the folder, and may have made the change */
+  /** somebody else was at work in the folder meanwhile, and may have made the change */
   shared?: boolean;
   status: "added" | "modified" | "deleted" | "renamed";
 }

@@ -185,7 +185,7 @@ func (a *app) noteChanges(all protocol.Changes, files []protocol.ChangedFile) {
 		case f.LeftOut:
 			a.Notef("%s: %s; its content is not kept, and cannot be shown", f.Path, f.Status)
 		case f.Shared:
-			a.Notef("%s: another session was at work in the folder, and may have made the change", f.Path)
+			a.Notef("%s: somebody else was at work in the folder meanwhile, and may have made the change", f.Path)
 		}
 	}
 	a.noteMissing(all)

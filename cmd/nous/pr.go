@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -80,11 +81,11 @@ func (a *app) openRequest(ctx context.Context, into, message string) error {
 	}
 	a.Notef("pushed %s to %s", l.Branch, plain.OneLine(to.URL, 300))
 	title, body, _ := strings.Cut(r.Message, "\n")
-	url, there, err := hub.open(working, l.Branch, l.Into, title, strings.TrimSpace(body))
+	address, there, err := hub.open(working, l.Branch, l.Into, title, strings.TrimSpace(body))
 	if err != nil {
 		return err
 	}
-	a.Println(url)
+	a.Println(address)
 	if there {
 		a.Notef("updated the %s that was open", hub.request)
 	}
@@ -95,14 +96,14 @@ func (a *app) openRequest(ctx context.Context, into, message string) error {
 type forge struct {
 	program, request string
 	path             string // of the program
-	repository       string
+	to               worktree.Remote
 }
 
 // forgeOf finds the program for a remote: by the name of the host, or by asking which of the
 // two is logged in there.
 func forgeOf(ctx context.Context, to worktree.Remote) (forge, error) {
-	github := forge{program: "gh", request: "pull request", repository: to.Host + "/" + to.Path}
-	gitlab := forge{program: "glab", request: "merge request", repository: "https://" + to.Host + "/" + to.Path}
+	github := forge{program: "gh", request: "pull request", to: to}
+	gitlab := forge{program: "glab", request: "merge request", to: to}
 	name := strings.ToLower(to.Host)
 	switch {
 	case strings.Contains(name, "github"):
@@ -132,52 +133,72 @@ func (f forge) find() (forge, error) {
 }
 
 // open returns the address of the branch's request; there tells that it was open already.
-func (f forge) open(ctx context.Context, branch, into, title, body string) (url string, there bool, err error) {
+func (f forge) open(ctx context.Context, branch, into, title, body string) (address string, there bool, err error) {
+	repository := f.to.Host + "/" + f.to.Path
 	list := []string{
-		"pr", "list", "--repo", f.repository, "--head", branch, "--state", "open", "--limit", "1", "--json", "url",
+		"pr", "list", "--repo", repository, "--head", branch, "--state", "open", "--limit", "20", "--json",
+		"url,isCrossRepository",
 	}
 	create := []string{
-		"pr", "create", "--repo", f.repository, "--head", branch, "--base", into, "--title", title, "--body", body,
+		"pr", "create", "--repo", repository, "--head", branch, "--base", into, "--title", title, "--body", body,
 	}
-	if f.program == "glab" {
+	if f.program == "glab" { // whose mr create needs a repository whose remotes it reads
+		requests := "projects/" + url.PathEscape(f.to.Path) + "/merge_requests"
 		list = []string{
-			"mr", "list", "--repo", f.repository, "--source-branch", branch, "--per-page", "1", "--output", "json",
+			"api", requests + "?source_branch=" + url.QueryEscape(branch) + "&state=opened&per_page=20",
+			"--hostname", f.to.Host,
 		}
 		create = []string{
-			"mr", "create", "--repo", f.repository, "--source-branch", branch, "--target-branch", into, "--title", title,
-			"--description", body, "--yes",
+			"api", requests, "--hostname", f.to.Host, "--method", "POST", "--raw-field", "source_branch=" + branch,
+			"--raw-field", "target_branch=" + into, "--raw-field", "title=" + title, "--raw-field", "description=" + body,
 		}
 	}
 	out, err := f.run(ctx, list...)
 	if err != nil {
 		return "", false, err
 	}
-	var known []struct {
-		URL    string `json:"url"`
-		WebURL string `json:"web_url"`
+	var open []mergeRequest
+	if err := json.Unmarshal([]byte(out), &open); err != nil {
+		return "", false, fmt.Errorf("%s said what is no list of requests: %w", f.program, err)
 	}
-	if text := strings.TrimSpace(out); strings.HasPrefix(text, "[") {
-		if err := json.Unmarshal([]byte(text), &known); err != nil {
-			return "", false, fmt.Errorf("%s %s list: %w", f.program, list[0], err)
+	for _, r := range open {
+		if !r.Fork && r.From == r.Into { // else it is of another's branch with that name
+			return plain.OneLine(cmp.Or(r.URL, r.WebURL), maxAddress), true, nil
 		}
-	}
-	if len(known) > 0 {
-		return plain.OneLine(cmp.Or(known[0].URL, known[0].WebURL), maxAddress), true, nil
 	}
 	if out, err = f.run(ctx, create...); err != nil {
 		return "", false, err
 	}
+	if f.program == "glab" {
+		var made mergeRequest
+		if err := json.Unmarshal([]byte(out), &made); err != nil {
+			return "", false, fmt.Errorf("glab said what is no merge request: %w", err)
+		}
+		out = made.WebURL
+	}
 	for word := range strings.FieldsSeq(out) {
 		if strings.HasPrefix(word, "https://") || strings.HasPrefix(word, "http://") {
-			url = word
+			address = word
 		}
 	}
-	return plain.OneLine(cmp.Or(url, strings.TrimSpace(out)), maxAddress), false, nil
+	if address == "" {
+		return "", false, fmt.Errorf("%s did not say the address of the %s", f.program, f.request)
+	}
+	return plain.OneLine(address, maxAddress), false, nil
+}
+
+// mergeRequest is one as the programs tell it.
+type mergeRequest struct {
+	URL    string `json:"url"` // of gh
+	Fork   bool   `json:"isCrossRepository"`
+	WebURL string `json:"web_url"` // of glab
+	From   int64  `json:"source_project_id"`
+	Into   int64  `json:"target_project_id"`
 }
 
 const (
-	maxAddress  = 2000     // characters
-	maxForge    = 64 << 10 // bytes of what the program says
+	maxAddress  = 2000    // characters
+	maxForge    = 4 << 20 // bytes of what the program says
 	forgeWithin = 2 * time.Minute
 )
 
@@ -192,11 +213,15 @@ func (f forge) run(ctx context.Context, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = out, said
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		what := f.program + " " + strings.Join(args[:2], " ")
+		what := f.program + " " + args[0]
+		if f.program == "gh" {
+			what += " " + args[1]
+		}
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
-		return "", fmt.Errorf("%s: %s", what, cmp.Or(plain.OneLine(strings.TrimSpace(said.String()), 500), err.Error()))
+		return "", fmt.Errorf("%s: %s", what, cmp.Or(plain.OneLine(strings.TrimPrefix(strings.TrimSpace(said.String()),
+			f.program+": "), 500), err.Error()))
 	}
 	return out.String(), nil
 }

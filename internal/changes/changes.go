@@ -231,8 +231,10 @@ type Recorded struct {
 
 // After records the folder after a turn, and keeps what the turn has changed. It blocks
 // until that is done, or ctx ends. ErrNotBegun says that there is no record from before.
-// The caller calls Settle once it has written down what is returned.
+// The caller calls Settle once it has written down what is returned. What was written more than
+// lateWrite after the call has begun is marked as shared: somebody else may have done it.
 func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, error) {
+	late := time.Now().Add(lateWrite)
 	_, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return Recorded{}, err
@@ -254,6 +256,11 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 		return Recorded{}, err
 	}
 	e.share(f, list, after.Top)
+	if time.Now().After(late) {
+		if err := shareLate(list, after.Top, late); err != nil {
+			return Recorded{}, err
+		}
+	}
 	rec, err := keepList(ctx, r, list)
 	if err != nil {
 		return Recorded{}, err

@@ -158,7 +158,7 @@ func (p *planner) file(n net) error {
 		p.conflict(shown, "it is too long to be kept, or could not be")
 		return nil
 	case n.Shared:
-		p.conflict(shown, "another session was at work in the folder, which may have changed it")
+		p.conflict(shown, "somebody else was at work in the folder meanwhile, who may have changed it")
 		return nil
 	case n.broken:
 		p.conflict(shown, "somebody else changed it between two turns")

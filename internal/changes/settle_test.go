@@ -93,3 +93,26 @@ func TestWhatIsHeldCanBeRemoved(t *testing.T) {
 		t.Errorf("%d sessions are known still", len(u.e.sessions))
 	}
 }
+
+// What was written long after the end of a turn, while that was still recorded, may be somebody
+// else's.
+func TestWhatIsWrittenDuringALongRecordIsShared(t *testing.T) {
+	u := newFolder(t, false)
+	u.write("dir/gone", "1\n")
+	u.write("a", "1\n")
+	list := []Change{{Path: "a", After: State{Mode: 0o100644}}, {Path: "dir/gone", Before: State{Mode: 0o100644}}}
+	u.sh("rm -r dir")
+	for when, want := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+		for i := range list {
+			list[i].Shared = false
+		}
+		if err := shareLate(list, u.top, time.Now().Add(when)); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			if c.Shared != want {
+				t.Errorf("%s: shared is %t, at the end %v from now", c.Path, c.Shared, when)
+			}
+		}
+	}
+}

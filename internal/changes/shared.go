@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +14,29 @@ type window struct {
 	from   time.Time
 	to     time.Time        // zero: it is open
 	wrote  map[string]State // once it has ended: what was there before, by absolute path
+}
+
+// lateWrite is how long after the end of a turn a file may be written and still be the turn's.
+const lateWrite = 2 * time.Second
+
+// shareLate marks what was written after that time.
+func shareLate(list []Change, top string, late time.Time) error {
+	tree, err := openTree(top)
+	if err != nil {
+		return err
+	}
+	defer tree.close()
+	for i := range list {
+		c := &list[i]
+		at := c.Path
+		r, err := tree.stat(at)
+		for err != nil && at != "." { // it is gone, which the folder tells that it was in
+			at = path.Dir(at)
+			r, err = tree.stat(at)
+		}
+		c.Shared = c.Shared || err != nil || r.Ctime > late.UnixNano()
+	}
+	return nil
 }
 
 // openWindow begins a turn's.

@@ -405,7 +405,10 @@ func (l *loop) streamAgent(ctx context.Context, gen int, call modelCall, req mod
 	if l.agent == nil {
 		return errors.New("this daemon hosts no agents")
 	}
-	l.recordBefore(ctx, gen, call.workdir, call.before)
+	l.recordBefore(ctx, call.workdir, call.before)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	req.Agent = call.agent
 	req.Load = func(int) ([]model.Message, func(), error) { return l.loadForAgent(ctx, gen, call) }
 	for delta, err := range l.agent.Stream(ctx, req) {

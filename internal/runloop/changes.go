@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"noused/internal/model"
@@ -12,11 +13,11 @@ import (
 )
 
 const (
-	// recordWait is how long a turn waits until its folder is recorded: it goes on without
+	// recordWait is how long a run waits until its folder is recorded: it goes on without
 	// that then.
 	recordWait = 2 * time.Second
-	// warmTime is how long a folder may take to be recorded beside a model's answer.
-	warmTime = 5 * time.Minute
+	// recordTime is how long that may take beside what goes on.
+	recordTime = 5 * time.Minute
 )
 
 // change is what the machine knows of the open turn's changes.
@@ -28,13 +29,23 @@ type change struct {
 	then    func() // goes on once what has changed is recorded
 }
 
+// lateRecord is the record of a turn that the run has not waited for. Nothing has changed
+// the folder since that turn as long as there is one.
+type lateRecord struct {
+	gen   int // of the work; 0: there is none
+	runID string
+	turn  int
+}
+
 type (
-	// unrecordedIn says why the folder could not be recorded before a call.
+	// unrecordedIn says why the folder could not be recorded before a call of a turn, which
+	// may change it now.
 	unrecordedIn struct {
-		ticket ticket // answered once that is on the disk
-		gen    int
-		why    string
+		ticket    ticket // answered once that is on the disk
+		turn, why string
 	}
+	// slowRecordIn says that it takes long to record what a turn has changed.
+	slowRecordIn struct{ gen int }
 	// recordedIn has what a turn has changed.
 	recordedIn struct {
 		gen int
@@ -57,17 +68,18 @@ func (m *machine) recordFirst(reads bool) string {
 }
 
 func (in unrecordedIn) step(m *machine) {
-	if in.gen == m.gen && m.s.Run != nil {
+	m.giveUpLate()
+	if m.s.Run != nil && m.change.begun && in.turn == m.turnName() {
 		m.changesMissing(in.why)
-		m.tellUnrecorded(in.why)
 	}
 	m.reply(in.ticket, nil)
 }
 
-// changesMissing keeps why it is not known what the turn changes.
+// changesMissing keeps, and tells, why it is not known what the turn changes.
 func (m *machine) changesMissing(why string) {
 	m.change.missing = why
-	m.record(session.TurnChanged{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Missing: why})
+	m.recordChanged(model.Recorded{}, why) // the next daemon would not know
+	m.tellUnrecorded(m.ref(), "what this turn changes in the folder", why)
 }
 
 // resumeChange takes up what a former daemon knew of the open turn's changes.
@@ -81,14 +93,14 @@ func (m *machine) resumeChange() {
 }
 
 // tellUnrecorded says once why changes are not recorded.
-func (m *machine) tellUnrecorded(why string) {
+func (m *machine) tellUnrecorded(ref protocol.Ref, what, why string) {
 	if m.change.told == why {
 		return
 	}
 	m.change.told = why
 	m.publish(protocol.Status{
-		Ref: m.ref(), Code: protocol.StatusChangesUnavailable,
-		Message: "what this turn changes in the folder is not recorded, and cannot be taken back: " + why,
+		Ref: ref, Code: protocol.StatusChangesUnavailable,
+		Message: what + " is not recorded, and cannot be taken back: " + why,
 	})
 }
 
@@ -98,8 +110,13 @@ func (m *machine) recordTurn(then func()) bool {
 	switch {
 	case !m.records || !m.change.begun && !m.change.former:
 		return false
+	case m.late.gen != 0: // which its first call would have waited for, and was not made
+		return false
 	case m.change.missing != "":
 		m.turnRecorded(model.Recorded{})
+		return false
+	case m.s.Changed(m.s.Run.ID, m.s.Run.Turn): // by a former daemon, as far as could be known
+		m.out.settle = true
 		return false
 	}
 	m.change.then = then
@@ -108,15 +125,37 @@ func (m *machine) recordTurn(then func()) bool {
 }
 
 func (in recordedIn) step(m *machine) {
-	if in.gen != m.gen || m.phase != recording {
+	switch {
+	case in.gen == m.late.gen:
+		m.lateRecorded(in.rec, in.err)
+		return
+	case in.gen != m.gen || m.phase != recording:
 		return
 	}
-	if in.err != nil {
+	switch {
+	case m.change.missing != "": // there is no record from before that can be trusted
+		in.rec = model.Recorded{}
+	case in.err != nil:
 		m.changesMissing(in.err.Error())
-		m.tellUnrecorded(in.err.Error())
 	}
 	then := m.change.then
 	m.turnRecorded(in.rec)
+	m.goOn(then)
+}
+
+// step has the run go on without the record, which is journaled when it is there.
+func (in slowRecordIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != recording {
+		return
+	}
+	then := m.change.then
+	m.late = lateRecord{m.gen, m.s.Run.ID, m.s.Run.Turn}
+	m.recordChanged(model.Recorded{}, errSlow.Error()) // unless the daemon lives to know better
+	m.turnRecorded(model.Recorded{})
+	m.goOn(then)
+}
+
+func (m *machine) goOn(then func()) {
 	if m.s.Run.Aborting {
 		then = m.finishAbort
 	}
@@ -126,26 +165,71 @@ func (in recordedIn) step(m *machine) {
 // turnRecorded keeps what a turn has changed.
 func (m *machine) turnRecorded(rec model.Recorded) {
 	if rec.Changes != "" {
-		m.record(session.TurnChanged{
-			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files,
-		})
+		m.recordChanged(rec, "")
 	}
-	m.out.settle = true
+	m.out.settle = m.out.settle || m.late.gen == 0
 	m.change = change{told: m.change.told}
+}
+
+func (m *machine) recordChanged(rec model.Recorded, missing string) {
+	m.record(session.TurnChanged{
+		RunID: m.s.Run.ID, Turn: m.s.Run.Turn, Changes: rec.Changes, Files: rec.Files, Missing: missing,
+	})
+}
+
+// lateRecorded keeps what a turn has changed which the run has not waited for.
+func (m *machine) lateRecorded(rec model.Recorded, err error) {
+	late := m.late
+	m.late, m.out.settle = lateRecord{}, true
+	if err != nil {
+		m.tellUnrecorded(protocol.Ref{SessionID: m.s.ID}, "what the turn before has changed in the folder", err.Error())
+		return // and its record says so already
+	}
+	m.record(session.TurnChanged{RunID: late.runID, Turn: late.turn, Changes: rec.Changes, Files: rec.Files})
+}
+
+// giveUpLate gives up a late record, as the folder may change now.
+func (m *machine) giveUpLate() {
+	if m.late.gen != 0 {
+		m.lateRecorded(model.Recorded{}, errors.New("something else was to change the folder before that was done"))
+	}
+}
+
+// pendingRecord is the record of an ended turn, until that is settled.
+type pendingRecord struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	settled chan struct{}
+}
+
+// await blocks until it is settled, or its loop has ended. Nil is settled.
+func (r *pendingRecord) await(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.settled:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // recordBefore records the folder before a turn's first call that may change it. What goes
 // wrong is on the disk before the call is made: the next daemon could not tell.
-func (l *loop) recordBefore(cut context.Context, gen int, workdir, turn string) {
+func (l *loop) recordBefore(cut context.Context, workdir, turn string) {
 	if turn == "" || l.env.Changes == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(cut, recordWait, errSlow)
 	defer cancel()
-	err := inTime(ctx, func() error { return l.env.Changes.Before(ctx, l.id, workdir, turn) })
+	err := l.pending.Load().await(ctx)
+	if err == nil {
+		err = inTime(ctx, func() error { return l.env.Changes.Before(ctx, l.id, workdir, turn) })
+	}
 	if err != nil && cut.Err() == nil {
 		told := newCall()
-		if l.post(cut, unrecordedIn{told, gen, err.Error()}) == nil {
+		if l.post(cut, unrecordedIn{told, turn, err.Error()}) == nil {
 			_, _ = l.await(cut, told.reply)
 		}
 	}
@@ -172,14 +256,37 @@ func inTime(ctx context.Context, do func() error) error {
 	}
 }
 
+// beginRecord is before recordAfter.
+func (l *loop) beginRecord() *pendingRecord {
+	r := &pendingRecord{settled: make(chan struct{})}
+	r.ctx, r.cancel = context.WithTimeoutCause(l.life, recordTime, fmt.Errorf("it was not done within %v", recordTime))
+	l.pending.Store(r)
+	return r
+}
+
+// settleRecord has what is recorded, or given up, be what the next turn begins with.
+func (l *loop) settleRecord() {
+	l.env.Changes.Settle(l.id, l.m.workdir())
+	l.dropRecord()
+}
+
+// dropRecord ends the waits for a record.
+func (l *loop) dropRecord() {
+	if r := l.pending.Swap(nil); r != nil {
+		r.cancel()
+		close(r.settled)
+	}
+}
+
 // recordAfter records what a turn has changed.
-func (l *loop) recordAfter(ctx context.Context, gen int, workdir, turn string) {
-	ctx, cancel := context.WithTimeoutCause(ctx, recordWait, errSlow)
-	defer cancel()
+func (l *loop) recordAfter(r *pendingRecord, gen int, workdir, turn string) {
+	defer r.cancel()
+	slow := time.AfterFunc(recordWait, func() { _ = l.post(r.ctx, slowRecordIn{gen}) })
+	defer slow.Stop()
 	in := recordedIn{gen: gen}
 	var rec model.Recorded
-	if in.err = inTime(ctx, func() (err error) {
-		rec, err = l.env.Changes.After(ctx, l.id, workdir, turn)
+	if in.err = inTime(r.ctx, func() (err error) {
+		rec, err = l.env.Changes.After(r.ctx, l.id, workdir, turn)
 		return err
 	}); in.err == nil {
 		in.rec = rec
@@ -192,13 +299,15 @@ func (l *loop) warm(workdir string) {
 	if l.env.Changes == nil || l.warming.Swap(true) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.life, warmTime)
+	ctx, cancel := context.WithTimeout(l.life, recordTime)
 	l.working.Add(1)
 	l.running.Go(func() {
 		defer l.working.Add(-1)
 		defer l.warming.Store(false)
 		defer cancel()
-		_ = inTime(ctx, func() error { l.env.Changes.Warm(ctx, l.id, workdir); return nil })
+		if l.pending.Load().await(ctx) == nil {
+			_ = inTime(ctx, func() error { l.env.Changes.Warm(ctx, l.id, workdir); return nil })
+		}
 	})
 }
 
@@ -220,17 +329,12 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	if h.env.Changes == nil {
 		return out, noChanges()
 	}
-	type view struct {
-		id, workdir string
-		steps       []session.Step
-	}
-	v, err := readSession(ctx, h, p.SessionID, func(m *machine) (view, error) {
-		steps, err := m.s.StepsOf(p.From, p.To)
-		if err != nil {
-			return view{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
+	v, err := h.changesOf(ctx, p)
+	if err == nil && v.late {
+		if err = h.awaitRecord(ctx, v.id); err == nil {
+			v, err = h.changesOf(ctx, p)
 		}
-		return view{m.s.ID, m.workdir(), append([]session.Step{}, steps...)}, nil
-	})
+	}
 	if err != nil {
 		return out, err
 	}
@@ -251,6 +355,34 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 		out.Diff = &rep.Diff
 	}
 	return out, nil
+}
+
+// changesView is what has to be known of a session to tell what it has changed.
+type changesView struct {
+	id, workdir string
+	steps       []session.Step
+	late        bool // the latest is still being recorded
+}
+
+func (h *Hub) changesOf(ctx context.Context, p protocol.GetChangesParams) (changesView, error) {
+	return readSession(ctx, h, p.SessionID, func(m *machine) (changesView, error) {
+		steps, err := m.s.StepsOf(p.From, p.To)
+		if err != nil {
+			return changesView{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
+		}
+		return changesView{m.s.ID, m.workdir(), slices.Clone(steps), m.late.gen != 0}, nil
+	})
+}
+
+// awaitRecord blocks until a turn is recorded that has ended, or that is given up.
+func (h *Hub) awaitRecord(ctx context.Context, id string) error {
+	l, release, err := h.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	pending := l.pending.Load()
+	release()
+	return pending.await(ctx)
 }
 
 func noChanges() error {

@@ -85,6 +85,7 @@ type loop struct {
 	life     context.Context         // ends when the loop does
 	die      context.CancelFunc      // of life
 	warming  atomic.Bool             // the folder is recorded beside a model's answer
+	pending  atomic.Pointer[pendingRecord]
 	running  sync.WaitGroup
 	captures map[string]*capture // by run
 	question string              // the id of the one that asked is of
@@ -407,7 +408,7 @@ func (l *loop) commit() error {
 // spread hands on what is on the disk now, to all but clients.
 func (l *loop) spread(out effects) {
 	if out.settle && l.env.Changes != nil {
-		l.env.Changes.Settle(l.id, l.m.workdir())
+		l.settleRecord()
 	}
 	for _, why := range out.faults {
 		l.env.Fault(l.id, why)
@@ -547,6 +548,10 @@ func (l *loop) start(w work) {
 	if w.child != nil {
 		child = l.delegates[w.child.callID]
 	}
+	var record *pendingRecord
+	if w.after != "" {
+		record = l.beginRecord()
+	}
 	l.cancel = cancel
 	l.working.Add(1)
 	l.running.Go(func() {
@@ -558,7 +563,7 @@ func (l *loop) start(w work) {
 		case w.tool != nil:
 			l.callTool(ctx, w)
 		case w.after != "":
-			l.recordAfter(ctx, w.gen, workdir, w.after)
+			l.recordAfter(record, w.gen, workdir, w.after)
 		case w.rewind != nil:
 			l.doRewind(ctx, w.gen, *w.rewind)
 		case w.stop != nil:
@@ -587,6 +592,7 @@ func (l *loop) abandon() {
 		case in := <-l.mailbox: // its poster learns from done that nobody answers
 			l.env.release(in)
 		case <-idle:
+			l.dropRecord()
 			return
 		}
 	}

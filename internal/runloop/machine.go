@@ -61,6 +61,7 @@ type machine struct {
 	records   bool   // what turns do to the folder is recorded
 	rewind    rewind // that is under way
 	change    change // of the open turn, to the folder
+	late      lateRecord
 	outside   outsideCall
 	serves    func(callID string) bool // whether the hosted agent calls a tool of ours so; nil: never
 	turnCut   bool                     // the agent may have been sent the turn's texts by a former daemon

@@ -55,6 +55,7 @@ type world struct {
 	others []model.Choice // the fallbacks
 	hooked bool           // hooks may send runs back
 	folder bool           // what turns change is recorded
+	played *playedFolder  // that folder; nil: none
 }
 
 type client struct {
@@ -149,6 +150,7 @@ func (w *world) step(in input) {
 			}
 		}
 	}
+	w.play(out)
 }
 
 // judge is by the tool's name.
@@ -304,6 +306,10 @@ func (w *world) finish() {
 		}
 		if w.work.tool != nil {
 			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+			continue
+		}
+		if w.m.phase == recording {
+			w.step(w.record())
 			continue
 		}
 		if w.m.phase == ending {
@@ -790,7 +796,7 @@ func TestThatChangesAreMissingIsKnownAfterAKill(t *testing.T) {
 	w.boot()
 	w.prompt("go")
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
-	w.step(unrecordedIn{nil, w.work.gen, "it was not done in time"})
+	w.step(unrecordedIn{nil, w.m.turnName(), "it was not done in time"})
 	w.boot()
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 	if w.work.before != "" {

@@ -74,6 +74,9 @@ func (m *machine) idleForRewind() *protocol.Error {
 		return protocol.Rejectf(protocol.Busy, "session %s is running %s: rewind when it has ended", m.s.ID, m.s.Run.ID)
 	case m.phase != idle:
 		return protocol.Rejectf(protocol.Busy, "session %s is being compacted, or rewound", m.s.ID)
+	case m.late.gen != 0:
+		return protocol.Rejectf(protocol.Busy, "what session %s has changed is still being recorded: try again in a moment",
+			m.s.ID)
 	}
 	return nil
 }

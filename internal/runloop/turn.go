@@ -213,7 +213,11 @@ func (l *loop) callTool(ctx context.Context, w work) {
 		}
 		defer done()
 	}
-	l.recordBefore(ctx, gen, inv.Workdir, w.before)
+	l.recordBefore(ctx, inv.Workdir, w.before)
+	if w.before != "" && ctx.Err() != nil { // nothing is changed that is not recorded
+		_ = l.post(context.Background(), toolDoneIn{gen, model.Failed("aborted", "not run: "+context.Cause(ctx).Error())})
+		return
+	}
 	if w.search != nil {
 		res, found := l.env.searchTools(ctx, inv, *w.search)
 		_ = l.post(context.Background(), foundIn{gen, found})

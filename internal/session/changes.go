@@ -12,7 +12,7 @@ import (
 
 // TurnChanged says what a turn has changed in the session's folder: the object of the
 // session's changes that has the list, and how many files. Missing says why that is not
-// known.
+// known. A later one of the same turn is in the place of the former.
 type TurnChanged struct {
 	RunID   string `json:"run_id"`
 	Turn    int    `json:"turn"`
@@ -65,9 +65,16 @@ type Step struct {
 func (s *State) applyChanges(fact Fact) bool {
 	switch f := fact.(type) {
 	case TurnChanged:
-		s.Steps = append(s.Steps, Step{
-			RunID: f.RunID, Turn: f.Turn, Changes: f.Changes, Missing: f.Missing, After: len(s.order),
-		})
+		step := Step{RunID: f.RunID, Turn: f.Turn, Changes: f.Changes, Missing: f.Missing, After: len(s.order)}
+		if s.Changed(f.RunID, f.Turn) {
+			last := &s.Steps[len(s.Steps)-1]
+			if s.Run == nil || s.Run.ID != f.RunID || s.Run.Turn != f.Turn { // others have ended since
+				step.After = last.After
+			}
+			*last = step
+		} else {
+			s.Steps = append(s.Steps, step)
+		}
 	case RewindBegun:
 		s.Rewind = &f
 	case RewindEnded:
@@ -79,6 +86,13 @@ func (s *State) applyChanges(fact Fact) bool {
 		return false
 	}
 	return true
+}
+
+// Changed reports that the latest record is of what that turn has changed, or of why that is not
+// known.
+func (s *State) Changed(runID string, turn int) bool {
+	n := len(s.Steps)
+	return n > 0 && s.Steps[n-1].RunID == runID && s.Steps[n-1].Turn == turn
 }
 
 func (s *State) rewound(r RewindBegun) {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -87,8 +88,15 @@ func (r recorder) After(ctx context.Context, session, _, turn string) (model.Rec
 	if err := r.l.stopUntil(ctx, "record after "+turn); err != nil {
 		return model.Recorded{}, err
 	}
+	slow, err := r.beSlow(ctx, "record after "+turn)
+	if err != nil {
+		return model.Recorded{}, err
+	}
 	r.l.w.mu.Lock()
 	defer r.l.w.mu.Unlock()
+	if slow {
+		r.l.w.sometimes("a folder is recorded beside what goes on")
+	}
 	t := r.l.w.tree(session)
 	if t.before == nil || t.before.turn != turn {
 		return model.Recorded{}, nil
@@ -100,6 +108,24 @@ func (r recorder) After(ctx context.Context, session, _, turn string) (model.Rec
 		}
 	}
 	return model.Recorded{Changes: d.text(), Files: len(d)}, nil
+}
+
+// beSlow takes longer, now and then, than a run waits.
+func (r recorder) beSlow(ctx context.Context, key string) (slow bool, err error) {
+	r.l.w.mu.Lock()
+	chance := r.l.w.chanceOf("slow " + key)
+	r.l.w.mu.Unlock()
+	if chance.IntN(3) > 0 {
+		return false, nil
+	}
+	select {
+	case <-time.After(time.Duration(2100+chance.IntN(5000)) * time.Millisecond):
+		return true, nil
+	case <-r.l.dead:
+		return true, errDead
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
 }
 
 func (r recorder) Settle(session, _ string) {

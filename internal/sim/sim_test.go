@@ -118,6 +118,7 @@ const enough = 200
 var places = []string{
 	"a client hangs up while commands are under way",
 	"a daemon that does not start",
+	"a folder is recorded beside what goes on",
 	"a rewind is done",
 	"a rewind is taken back by the next daemon",
 	"a rewind is taken up by the next daemon",

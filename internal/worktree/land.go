@@ -278,7 +278,7 @@ func (l *landing) findTarget(ctx context.Context) (err error) {
 	}
 	l.target, err = l.tree.commit(ctx, l.Into)
 	if refused(err) {
-		return fmt.Errorf("there is no branch %s (any more): name the one to land on with --into", l.Into)
+		return fmt.Errorf("there is no branch %s: name the one to land on with --into", l.Into)
 	}
 	return err
 }

@@ -354,7 +354,7 @@ func TestWhatCannotBeLandedIsSaid(t *testing.T) {
 	b.work("a", "topic\n")
 	r := b.request(Squash)
 	r.Into = "gone"
-	b.refuses(r, "there is no branch gone (any more)")
+	b.refuses(r, "there is no branch gone")
 	r.Into = "topic"
 	b.refuses(r, "topic is the worktree's own branch")
 	r.Into = "--force"

@@ -176,7 +176,7 @@ class ChangesFiles(TypedDict):
     removed: int
     """lines"""
     shared: NotRequired[bool]
-    """another session was at work in the folder, and may have made the change"""
+    """somebody else was at work in the folder meanwhile, and may have made the change"""
     status: Literal["added", "modified", "deleted", "renamed"]
 
 
