@@ -175,7 +175,7 @@ func (m *model) childrenListed(w *childWatch, list []protocol.SessionInfo, more 
 	}
 }
 
-// askChild asks what an event did not tell of a child.
+// askChild asks for a child of which an event did not say all.
 func (m *model) askChild(w *childWatch, id string) {
 	if w.asked[id] {
 		return

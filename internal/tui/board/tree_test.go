@@ -17,7 +17,9 @@ func family(children int) []protocol.SessionInfo {
 		s := protocol.SessionInfo{
 			SessionID: id, Title: title, Workdir: "/home/ada/src/site", UpdatedAt: ago(time.Minute), RunState: "running",
 			Messages: 2, LastText: said, Model: protocol.ModelInfo{Provider: "ollama", Name: "qwen3:8b"},
-			Working: &protocol.Working{RunID: "run-" + id, StartedAt: ago(time.Minute), ToolName: tool, Since: ago(9 * time.Second)},
+			Working: &protocol.Working{
+				RunID: "run-" + id, StartedAt: ago(time.Minute), ToolName: tool, Since: ago(9 * time.Second),
+			},
 		}
 		if parent != "" {
 			s.Parent = &protocol.Parent{SessionID: parent}
