@@ -46,27 +46,29 @@ exit 1
 type pictureStep struct {
 	thinking, text string
 	tool, args     string
+	calls          []string // arguments of more calls of the tool
+	holds          string   // what has to be released before it ends
 }
 
 // pictureSteps are what the model says to the first prompt, call by call.
 var pictureSteps = []pictureStep{
 	{
-		"It fails now and then, so something is read without its lock.", "I run the test until it fails.", "bash",
-		`{"command":"./check TestTake"}`,
+		thinking: "It fails now and then, so something is read without its lock.",
+		text:     "I run the test until it fails.", tool: "bash", args: `{"command":"./check TestTake"}`,
 	},
-	{"", "The panic is in `Take`.", "read", `{"path":"queue.go"}`},
+	{text: "The panic is in `Take`.", tool: "read", args: `{"path":"queue.go"}`},
 	{
-		"", "The length is read before the lock is taken, so two callers can both find the last entry.", "edit",
-		`{"path":"queue.go","old_text":"\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n","new_text":"\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n"}`,
+		text: "The length is read before the lock is taken, so two callers can both find the last entry.", tool: "edit",
+		args: `{"path":"queue.go","old_text":"\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n","new_text":"\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n"}`,
 	},
-	{"", "", "bash", `{"command":"./check TestTake"}`},
-	{"", "Mended. `Take` asked for the length **before** it had the lock:\n\n- now it locks first, then looks\n- 20 " +
-		"runs of `TestTake` pass", "", ""},
+	{tool: "bash", args: `{"command":"./check TestTake"}`},
+	{text: "Mended. `Take` asked for the length **before** it had the lock:\n\n- now it locks first, then looks\n- 20 " +
+		"runs of `TestTake` pass"},
 }
 
 // pictureModel is a server of a model that says these steps, and a word to any
-// other prompt.
-func pictureModel(t *testing.T) string {
+// other prompt. A step that holds waits for its channel.
+func pictureModel(t *testing.T, holds map[string]chan struct{}) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -82,7 +84,20 @@ func pictureModel(t *testing.T) string {
 		case strings.Contains(string(body), "now and then"):
 			step = pictureSteps[min(strings.Count(string(body), `"role":"tool"`), len(pictureSteps)-1)]
 		}
-		fmt.Fprint(w, modeltest.Events(step.events(len(body)/4)...))
+		if scene := pictureSceneOf(string(body)); scene != nil {
+			step = *scene
+		}
+		events := step.events(len(body) / 4)
+		if step.holds != "" {
+			fmt.Fprint(w, modeltest.Events(events[0]))
+			w.(http.Flusher).Flush()
+			select {
+			case <-holds[step.holds]:
+			case <-r.Context().Done():
+			}
+			events = events[1:]
+		}
+		fmt.Fprint(w, modeltest.Events(events...))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
@@ -93,10 +108,14 @@ func (s pictureStep) events(in int) []string {
 	why := "stop"
 	if s.tool != "" {
 		why = "tool_calls"
-		delta["tool_calls"] = []any{map[string]any{
-			"index": 0, "id": "c1", "type": "function",
-			"function": map[string]any{"name": s.tool, "arguments": s.args},
-		}}
+		var calls []any
+		for i, args := range append([]string{s.args}, s.calls...) {
+			calls = append(calls, map[string]any{
+				"index": i, "id": fmt.Sprintf("c%d-%d", in, i), "type": "function",
+				"function": map[string]any{"name": s.tool, "arguments": args},
+			})
+		}
+		delta["tool_calls"] = calls
 	}
 	choice := func(delta map[string]any, why any) string {
 		text, err := json.Marshal(map[string]any{
@@ -118,11 +137,14 @@ func TestPictures(t *testing.T) {
 		t.Skip("NOUS_PICTURES says where to write them")
 	}
 	t.Setenv("PICTURE_KEY", "none")
+	holds := map[string]chan struct{}{"explore": make(chan struct{}), "background": make(chan struct{})}
 	config := fmt.Sprintf(
 		"[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n",
-		pictureModel(t))
+		pictureModel(t, holds))
 	d := daemontest.New(t, program(t, "noused"), config)
-	for name, text := range map[string]string{"queue.go": pictureQueue, "check": pictureCheck} {
+	for name, text := range map[string]string{
+		"queue.go": pictureQueue, "check": pictureCheck, "login.go": pictureLogin,
+	} {
 		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -176,6 +198,11 @@ func TestPictures(t *testing.T) {
 		s.Wait("Weekly report", "Slow start on old disks", "Release 0.9")
 		picture(s, "tui-board")
 	}
+	s.Press("esc")
+	s.WaitGone("Slow start")
+	s.say("/abort")
+	s.Wait("the run was aborted")
+	picturesOfChildren(dark, holds, picture)
 	fresh := daemontest.New(t, program(t, "noused"), "[model]\n# provider = none\n")
 	fresh.Modelless = true
 	fresh.Start()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,18 +13,13 @@ import (
 const twoChildren = ` !agent {"description":"Run the tests","prompt":"!hold.run {}"}
 !agent {"description":"Read the manual","prompt":"the manual has four parts"}`
 
-// focus goes to the block before until that is the one with a text.
-func (s *screen) focus(text string) {
+// focus goes so many blocks up, to the one with a text.
+func (s *screen) focus(up int, text string) {
 	s.t.Helper()
-	for range 6 {
+	for range up {
 		s.Press("alt+up")
-		for line := range strings.SplitSeq(s.Screen(), "\n") {
-			if strings.HasPrefix(line, "▎") && strings.Contains(line, text) {
-				return
-			}
-		}
 	}
-	s.t.Fatalf("no block of %q comes into focus:\n%s", text, s.Screen())
+	s.WaitFor("focus on "+text, func(screen string) bool { return strings.HasPrefix(lineWith(screen, text), "▎") })
 }
 
 // Each call of the tool agent is a block that tells what the child does, also of one whose turn to be told
@@ -32,27 +28,47 @@ func TestChildrenOnTheScreen(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{})
+	s.newSession("Fix the login")
 	s.Paste(twoChildren)
 	s.Press("enter")
 	s.Wait("Run the tests", "hold", "Read the manual")
 	s.WaitFor("what the second child used", func(screen string) bool {
 		return strings.Contains(lineWith(screen, "agent  Read the manual"), " out")
 	})
-	s.focus("agent  Run the tests")
+	s.focus(2, "agent  Run the tests")
 	s.Wait("into the child session")
 	s.Press("enter")
-	s.Wait("holding on", "to the parent", "› Run the tests")
+	s.Wait("holding on", "to the parent", "Fix the login › Run the tests")
 	s.Press("esc")
 	s.Wait("agent  Read the manual", "connected")
-	if state := state(t, d.Socket); state.RunState == protocol.StateIdle {
-		t.Error("Esc has ended a run")
-	}
-	d.Write("go", "go\n")
-	s.Wait("idle")
-	s.WaitFor("the end of both", func(screen string) bool {
-		return strings.HasPrefix(strings.TrimSpace(lineWith(screen, "agent  Run the tests")), "✓") &&
-			strings.HasPrefix(strings.TrimSpace(lineWith(screen, "agent  Read the manual")), "✓")
+	s.WaitFor("the focus where it was", func(screen string) bool {
+		return strings.HasPrefix(lineWith(screen, "agent  Run the tests"), "▎")
 	})
+	s.Type(keyF4)
+	s.Wait("● Fix the login", "● ├ Run the tests", "└ Read the manual")
+	s.Press("esc")
+	d.Write("go", "go\n")
+	s.Wait("idle", "✓ agent  Run the tests", "✓ agent  Read the manual")
+	child := s.childOf("Read the manual")
+	askDaemon(t, d.Socket, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: child})
+	s.Wait("deleted")
+	s.Press("alt+down", "enter")
+	s.Wait("this child session was deleted")
+	s.Press("alt+up", "enter")
+	s.Wait("let go", "idle") // one that has ended
+	d.Kill()
+	d.Start()
+	s.Wait("connected", "let go", "to the parent")
+	s.Press("esc")
+	s.Wait("agent  Read the manual", "deleted")
+}
+
+// childOf is the session of that title.
+func (s *screen) childOf(title string) string {
+	s.t.Helper()
+	list := askDaemon(s.t, s.d.Socket, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions
+	i := slices.IndexFunc(list, func(i protocol.SessionInfo) bool { return i.Title == title })
+	return list[i].SessionID
 }
 
 func lineWith(screen, text string) string {

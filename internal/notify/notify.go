@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -170,7 +171,10 @@ func (n *Notifier) word(h timedEvent, watch *alert.Watch) *Word {
 	if known {
 		w.Title, w.Workdir = about.Title, about.Workdir
 	}
-	if w.Title != "" {
+	switch {
+	case w.Approval != nil && len(w.Approval.SessionPath) > 1:
+		w.Message = strings.Join(w.Approval.SessionPath, " › ") + ": " + w.Message
+	case w.Title != "":
 		w.Message = w.Title + ": " + w.Message
 	}
 	w.Message = format.Fit(format.Line(w.Message), maxText)

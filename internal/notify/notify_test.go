@@ -69,6 +69,10 @@ func TestWhatIsTold(t *testing.T) {
 		w.Message != "Fix it: may bash run make?" || w.Approval != question {
 		t.Errorf("a question: got %+v", w)
 	}
+	question.SessionPath = []string{"Fix it", "run tests"}
+	if w := n.word(timedEvent{asked, at}, &watch); w == nil || w.Message != "Fix it › run tests: may bash run make?" {
+		t.Errorf("a question of a child: got %+v", w)
+	}
 	n.o.On = []string{alert.RunError}
 	if w := end("run-7", protocol.StopCompleted, nil, time.Hour); w != nil {
 		t.Errorf("what nobody wants to hear of: got %+v", w)

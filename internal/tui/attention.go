@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"noused/internal/alert"
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -29,8 +30,10 @@ const (
 type attention struct {
 	unseen  bool              // a run has ended here, or the session was opened, since it was marked as read
 	visited map[string]string // titles of the sessions that this screen has shown, by key
+	kids    map[string]bool   // those of them that are child sessions
 	runs    alert.Watch       // of every session
 	session string            // the one reported last
+	path    string            // to it, where it is a child that asks
 	message string            // of it; "" once the user has looked
 	count   int               // of what is told with it
 	waiting bool              // it is told when the burst is over
@@ -71,11 +74,13 @@ func (m *model) visit() {
 	a := &m.attention
 	if len(a.visited) >= maxVisited {
 		clear(a.visited)
+		clear(a.kids)
 	}
 	if a.visited == nil {
-		a.visited = map[string]string{}
+		a.visited, a.kids = map[string]string{}, map[string]bool{}
 	}
-	a.visited[m.key(m.site, m.state.SessionID)] = m.title()
+	key := m.key(m.site, m.state.SessionID)
+	a.visited[key], a.kids[key] = m.title(), m.state.Parent != nil
 	if m.lacks == nil {
 		m.watch(m.site)
 	}
@@ -132,11 +137,14 @@ func (m *model) happened(h happened) {
 	run := m.key(h.site, "") + ev.Where().RunID
 	said, ok := a.runs.See(run, ev.Event, ev.At, alert.Wish{On: m.config.Notify.On, After: m.config.Notify.After})
 	id := m.key(h.site, ev.Where().SessionID)
-	_, visited := a.visited[id]
-	if !ok || m.focused && m.reports || !visited && m.shownBoard() == nil {
+	path := ""
+	if e, is := ev.Event.(protocol.Status); is && e.Approval != nil {
+		path = approval.Path(*e.Approval)
+	}
+	if !ok || m.focused && m.reports || !m.concerns(h.site, ev.Where().SessionID, said.Kind, path) {
 		return
 	}
-	a.session, a.message = id, cell.Line(said.Message, 200)
+	a.session, a.path, a.message = id, path, cell.Line(said.Message, 200)
 	a.count++
 	if !a.waiting {
 		a.waiting = true
@@ -149,13 +157,28 @@ func (m *model) happened(h happened) {
 	}
 }
 
+// concerns tells whether the user learns of something in a session: what a session asks that was shown here, that is on
+// the board, or that is a child; and how a run ended of one that is none.
+func (m *model) concerns(at *site, session, kind, path string) bool {
+	a, key, v := &m.attention, m.key(at, session), m.shownBoard()
+	_, visited := a.visited[key]
+	switch {
+	case kind == alert.Approval:
+		return visited || v != nil || path != ""
+	case visited || v == nil:
+		return visited && !a.kids[key]
+	}
+	info, _ := v.Of(v.id(at, session))
+	return info.Parent == nil
+}
+
 // alert is what the user learns of; "" is nothing.
 func (m *model) alert() string {
 	a := &m.attention
 	if a.message == "" {
 		return ""
 	}
-	title := a.visited[a.session]
+	title := cmp.Or(a.path, a.visited[a.session])
 	at, id := m.of(a.session)
 	if v := m.shownBoard(); v != nil && title == "" {
 		info, _ := v.Of(v.id(at, id))
@@ -164,7 +187,7 @@ func (m *model) alert() string {
 	if at != m.site {
 		title = at.opts.Host + ": " + cmp.Or(title, id)
 	}
-	return cell.Line(cmp.Or(title, id), 60) + ": " + a.message
+	return cell.Line(cmp.Or(title, id), 100) + ": " + a.message
 }
 
 // ring rings the terminal, unless the user has looked meanwhile.

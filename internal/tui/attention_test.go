@@ -111,6 +111,13 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 				Message: "may bash run?",
 			}}},
 		}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
+		{"the end of a child session", "", ended("child", time.Minute, done), ""},
+		{"a child session that asks", "", []tea.Msg{
+			happened{Event: follow.Event{Event: protocol.Status{
+				Ref: protocol.Ref{SessionID: "another child"}, Code: "approval_requested",
+				Message: "may bash run?", Approval: &protocol.Approval{SessionPath: []string{"Job", "run tests"}},
+			}}},
+		}, strings.ReplaceAll(osc, "Job: done", "Job › run tests: may bash run?") + "\a"},
 		{
 			"a model that is missing", "",
 			[]tea.Msg{happened{Event: follow.Event{Event: protocol.Status{
@@ -123,14 +130,15 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := configured(t, "[notify]\n"+c.config)
-			h.attention.visited = map[string]string{"s": "Job"}
+			h.attention.visited = map[string]string{"s": "Job", "child": "run tests"}
+			h.attention.kids = map[string]bool{"child": true}
 			h.send(tea.BlurMsg{})
 			for _, msg := range c.msgs {
 				h.send(msg)
 			}
 			if c.want != "" {
 				h.until("ring", func() bool { return h.rung() != "" })
-				if title := h.View().WindowTitle; !strings.HasPrefix(title, "● Job: ") {
+				if title := h.View().WindowTitle; !strings.HasPrefix(title, "● Job") {
 					t.Errorf("got %q for the terminal's title", title)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
+	"noused/internal/tui/cell"
 	"noused/internal/tui/jobs"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/transcript"
@@ -174,7 +175,7 @@ func (m *model) childrenListed(w *childWatch, list []protocol.SessionInfo, more 
 	}
 }
 
-// askChild asks what an event has not said about a child.
+// askChild asks for a child of which an event did not say all.
 func (m *model) askChild(w *childWatch, id string) {
 	if w.asked[id] {
 		return
@@ -213,7 +214,7 @@ func (m *model) showChildren(w *childWatch, calls []transcript.Delegation) {
 		if last[c.Child] == c.CallID {
 			child.Doing, child.Said = w.board.Does(id, m.opts.Now())
 			child.Asks, child.Working = info.WaitingFor != "", info.Working != nil || info.RunState == protocol.StateRunning
-			child.Began = beganOf(info)
+			child.Began, child.Over = beganOf(info), known && !child.Working && info.LastStopReason != ""
 		}
 		m.talk.SetChild(c.CallID, child)
 	}
@@ -279,7 +280,7 @@ func (m *model) comeBack() bool {
 func (m *model) path() string {
 	if m.state.Parent != nil {
 		if parent := m.attention.visited[m.key(m.site, m.state.Parent.SessionID)]; parent != "" {
-			return parent + " › " + m.title()
+			return cell.Truncate(parent, 18) + " › " + m.title()
 		}
 	}
 	return m.title()

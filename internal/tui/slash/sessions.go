@@ -169,8 +169,8 @@ func AllSessions(ctx context.Context, p Place) (all []protocol.SessionInfo, more
 
 // Children lists the child sessions of one, the newest of them. More: there are others. Ids are in the order of
 // their times, so that no child comes after its parent.
-func Children(ctx context.Context, p Place, parent string, most int) (
-	all []protocol.SessionInfo, more bool, err error,
+func Children(ctx context.Context, p Place, parent string, most int) (all []protocol.SessionInfo, more bool,
+	err error,
 ) {
 	params := protocol.ListSessionsParams{Limit: new(boardPage)}
 	for range boardPages {

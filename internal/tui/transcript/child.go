@@ -21,6 +21,7 @@ const maxChildren = 1024 // of which something is kept
 type Child struct {
 	ID      string
 	Working bool
+	Over    bool      // its run has ended, though the call may not say so yet
 	Began   time.Time // its run
 	Doing   string    // its call, or what it waits for; "" is nothing
 	Said    string    // the last line of what it said
@@ -112,10 +113,15 @@ func task(list []argument) string {
 	return cell.Line(text, maxHead)
 }
 
-// state is how far a call is; one whose child works is not over.
+// state is how far a call is: as far as its child. Calls that run at the same time are told one after the other.
 func (t *Transcript) state(b *block) conversation.CallState {
-	if isAgent(b) && t.childOf(b).Working {
-		return conversation.Running
+	if isAgent(b) {
+		switch c := t.childOf(b); {
+		case c.Working:
+			return conversation.Running
+		case c.Over && b.Call.State == conversation.Waiting:
+			return conversation.Succeeded
+		}
 	}
 	return b.Call.State
 }
@@ -127,7 +133,7 @@ func (t *Transcript) layAgent(b *block, list []argument, add func(style, string)
 		add(asCut, cell.Line(strings.TrimSpace(c.Doing+"  "+c.Said), maxHead))
 	case b.Call.State == conversation.Failed:
 		t.layFailure(b.Call, add)
-	case b.Call.State.Over() && inBackground(list):
+	case b.Call.State == conversation.Waiting, b.Call.State.Over() && inBackground(list):
 		add(asCut, cell.Line(c.Said, maxHead))
 	}
 }
@@ -141,7 +147,7 @@ func (t *Transcript) agentFacts(b *block) []string {
 	case c.Asks:
 		facts = append(facts, "asks")
 	case b.Call.State == conversation.Skipped, b.Call.State == conversation.Lost,
-		b.Call.State == conversation.Waiting && !c.Working:
+		t.state(b) == conversation.Waiting:
 		facts = append(facts, b.Call.State.String())
 	}
 	switch began := b.Began; {
