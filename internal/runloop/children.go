@@ -32,6 +32,7 @@ type Bounds struct {
 type childWork struct {
 	child session.Child
 	stop  bool
+	again bool // a former daemon may have started it
 	birth birth
 }
 
@@ -364,12 +365,15 @@ func (m *machine) resumeChildren() {
 		for _, c := range run.Awaited() {
 			m.startChild(c)
 		}
-		if run.Aborting {
-			m.stopChildren()
-		}
 	}
 	for _, c := range m.s.Background {
 		m.startChild(c)
+	}
+	for i := range m.out.children {
+		m.out.children[i].again = true
+	}
+	if run := m.s.Run; run != nil && run.Aborting {
+		m.stopChildren()
 	}
 }
 
@@ -451,11 +455,14 @@ func (in childDoneIn) step(m *machine) {
 	}
 	m.endCall(m.call, in.result, skipped, took)
 	m.call = model.ToolCall{}
-	if m.s.Run.Aborting {
+	switch {
+	case m.s.Run.Aborting:
 		m.finishAbort()
-		return
+	case skipped: // and so are the others, also where the steer was taken back meanwhile
+		m.skipRest()
+	default:
+		m.afterCall()
 	}
-	m.afterCall()
 }
 
 func (in childReportIn) step(m *machine) {

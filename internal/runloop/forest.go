@@ -101,18 +101,15 @@ func (t *tree) enters(run string, p treePlace, most int) bool {
 	return true
 }
 
+// hold gives a child its place that works already, or may.
+func (f *forest) hold(root, run string, p treePlace) {
+	f.use(root, func(t *tree) { t.places[run] = p })
+}
+
 // enter blocks until a child may work, or one of the two ends it; it returns whether it may.
-// With known set it works already.
-func (f *forest) enter(ctx context.Context, stop <-chan struct{}, root, run string, p treePlace, known bool) bool {
+func (f *forest) enter(ctx context.Context, stop <-chan struct{}, root, run string, p treePlace) bool {
 	w := &treeWaiter{run: run, place: p, ready: make(chan struct{})}
-	f.use(root, func(t *tree) {
-		if known {
-			t.places[run] = p
-			close(w.ready)
-			return
-		}
-		t.waiting = append(t.waiting, w)
-	})
+	f.use(root, func(t *tree) { t.waiting = append(t.waiting, w) })
 	select {
 	case <-w.ready:
 		return true

@@ -30,7 +30,7 @@ func TestPlacesOfATree(t *testing.T) {
 			for n := range fan * min(depth, 1) {
 				child := fmt.Sprint(id, ".", n)
 				children.Go(func() {
-					if !f.enter(context.Background(), nil, "root", child, treePlace{parent: id}, false) {
+					if !f.enter(context.Background(), nil, "root", child, treePlace{parent: id}) {
 						t.Errorf("%s gets no place", child)
 						return
 					}
@@ -65,16 +65,16 @@ func TestChildrenOfATreeAreCounted(t *testing.T) {
 func TestAPlaceThatNobodyWaitsForAnyMore(t *testing.T) {
 	f := &forest{bounds: Bounds{Parallel: 1}}
 	ctx := context.Background()
-	if !f.enter(ctx, nil, "root", "a", treePlace{parent: "root"}, false) {
+	if !f.enter(ctx, nil, "root", "a", treePlace{parent: "root"}) {
 		t.Fatal("the first gets its place")
 	}
 	stop := make(chan struct{})
 	close(stop)
-	if f.enter(ctx, stop, "root", "b", treePlace{parent: "root"}, false) {
+	if f.enter(ctx, stop, "root", "b", treePlace{parent: "root"}) {
 		t.Error("the second has a place beside the first")
 	}
 	f.leave("root", "a")
-	if !f.enter(ctx, nil, "root", "c", treePlace{parent: "root"}, false) {
+	if !f.enter(ctx, nil, "root", "c", treePlace{parent: "root"}) {
 		t.Error("the place was not given back")
 	}
 }

@@ -557,7 +557,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	run := m.s.Run
 	end := protocol.AgentEnd{
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
-		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
+		Discarded: discarded(slices.Concat(run.Unheard, m.s.Pending)), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
 	fact := session.RunEnded{
 		RunID: run.ID, StopReason: stop, Unread: (!run.Outside || run.Turn > 1) && run.Root == "",
