@@ -168,13 +168,18 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 		return fail(model.BadRequest, "session_id: %.80q is no child session of this one", a.SessionID)
 	case a.SessionID != "" && m.works(a.SessionID):
 		return fail(model.BadRequest, "session_id: %s still works for an earlier call", a.SessionID)
-	case m.reserve != nil && !m.reserve(m.root(), run.ID):
+	}
+	nth, ok := 0, true
+	if m.reserve != nil {
+		nth, ok = m.reserve(m.root(), run.ID)
+	}
+	if !ok {
 		return fail(model.AtLimit, "total in [children] is %d, and the run has had so many: do the work here",
 			m.bounds.Total)
 	}
 	f := session.ChildStarted{
 		RunID: run.ID, CallID: call.ID, ChildID: a.SessionID, ChildRunID: m.newID("run-"), Description: a.Description,
-		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As,
+		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As, Nth: nth,
 	}
 	if e := m.s.Calling(); e != nil {
 		f.MessageID = e.ID

@@ -61,12 +61,14 @@ func (l *loop) delegateAll(list []childWork) {
 				l.delegates = map[string]*delegate{}
 			}
 			l.delegates[w.child.CallID] = d
+			l.env.forest.want(d.birth.root, d.child.Nth)
 			if d.held = w.again && l.env.Store.Exists(d.child.ChildID); d.held { // before others look for a place
 				l.env.forest.hold(d.birth.root, d.child.ChildRunID, d.place())
 			}
 			l.delegating.Add(1)
 			l.running.Go(func() {
 				defer l.delegating.Add(-1)
+				defer l.env.forest.unwant(d.birth.root)
 				l.lookAfter(d)
 			})
 		case d != nil && w.stop:
@@ -252,9 +254,17 @@ func (h *Hub) watchChild(ctx context.Context, d *delegate, start *childStart) (e
 	}
 	release()
 	if err != nil {
-		return end, err
+		return end, l.whyStopped(err)
 	}
 	return awaitEnd(ctx, l, c, d)
+}
+
+// whyStopped is what has ended a loop before its time, where that is why an error came.
+func (l *loop) whyStopped(err error) error {
+	if errors.Is(err, errStopped) && l.failure != nil {
+		return l.failure
+	}
+	return err
 }
 
 // awaitEnd waits for the reply to a childRunIn, and has the run aborted when the child is to
@@ -274,10 +284,7 @@ func awaitEnd(ctx context.Context, l *loop, c *call, d *delegate) (end childEnd,
 	defer func() { cancel(); <-halted }()
 	r, err := l.await(ctx, c.reply)
 	if err != nil {
-		if errors.Is(err, errStopped) && l.failure != nil {
-			err = l.failure
-		}
-		return end, err
+		return end, l.whyStopped(err)
 	}
 	end, known := r.value.(childEnd)
 	if !known {

@@ -78,9 +78,9 @@ type machine struct {
 	hosts func(name string) error
 	// bounds are those of child sessions; the zero Bounds: there are none.
 	bounds Bounds
-	// reserve counts one more child below the run at the root, and reports whether there may
-	// be one. Nil: always.
-	reserve func(root, runID string) bool
+	// reserve counts one more child below the run at the root, the nth, and reports whether there
+	// may be one. Nil: always.
+	reserve func(root, runID string) (nth int, ok bool)
 	// elsewhere is what the other runs of the tree have used, as of now.
 	elsewhere model.Usage
 

@@ -292,6 +292,12 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 			after: len(s.order),
 		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
+		for i, c := range s.Background {
+			if c.RunID == f.RunID && c.Nth < f.Children { // it is the one to say how many there were
+				s.Background = slices.Clone(s.Background)
+				s.Background[i].Nth = f.Children
+			}
+		}
 		ended := f.alone()
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
