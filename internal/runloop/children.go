@@ -32,6 +32,7 @@ type Bounds struct {
 type childWork struct {
 	child session.Child
 	stop  bool
+	again bool // a former daemon may have started it
 	birth birth
 }
 
@@ -167,13 +168,18 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 		return fail(model.BadRequest, "session_id: %.80q is no child session of this one", a.SessionID)
 	case a.SessionID != "" && m.works(a.SessionID):
 		return fail(model.BadRequest, "session_id: %s still works for an earlier call", a.SessionID)
-	case m.reserve != nil && !m.reserve(m.root(), run.ID):
+	}
+	nth, ok := 0, true
+	if m.reserve != nil {
+		nth, ok = m.reserve(m.root(), run.ID)
+	}
+	if !ok {
 		return fail(model.AtLimit, "total in [children] is %d, and the run has had so many: do the work here",
 			m.bounds.Total)
 	}
 	f := session.ChildStarted{
 		RunID: run.ID, CallID: call.ID, ChildID: a.SessionID, ChildRunID: m.newID("run-"), Description: a.Description,
-		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As,
+		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As, Nth: nth,
 	}
 	if e := m.s.Calling(); e != nil {
 		f.MessageID = e.ID
@@ -364,12 +370,15 @@ func (m *machine) resumeChildren() {
 		for _, c := range run.Awaited() {
 			m.startChild(c)
 		}
-		if run.Aborting {
-			m.stopChildren()
-		}
 	}
 	for _, c := range m.s.Background {
 		m.startChild(c)
+	}
+	for i := range m.out.children {
+		m.out.children[i].again = true
+	}
+	if run := m.s.Run; run != nil && run.Aborting {
+		m.stopChildren()
 	}
 }
 
@@ -451,11 +460,14 @@ func (in childDoneIn) step(m *machine) {
 	}
 	m.endCall(m.call, in.result, skipped, took)
 	m.call = model.ToolCall{}
-	if m.s.Run.Aborting {
+	switch {
+	case m.s.Run.Aborting:
 		m.finishAbort()
-		return
+	case skipped: // and so are the others, also where the steer was taken back meanwhile
+		m.skipRest()
+	default:
+		m.afterCall()
 	}
-	m.afterCall()
 }
 
 func (in childReportIn) step(m *machine) {

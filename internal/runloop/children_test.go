@@ -355,6 +355,61 @@ func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
 	}
 }
 
+// A steer that waits for the end of a call waits on after a restart: it stopped the child, as if the call had ended
+// (found by the simulator).
+func TestASteerWaitsForAChildAfterARestart(t *testing.T) {
+	begun, dir, ctx := make(chan struct{}), t.TempDir(), context.Background()
+	f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangsIn(begun), newHearing(), nil)
+	id := f.session()
+	if _, err := f.start(id, agentCall(`{"prompt":"!t.x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{
+		Scope: protocol.Scope{SessionID: id}, Text: "look here",
+	})); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	next := newHearing()
+	f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, next, nil)
+	f.settled([]string{id}, nil)
+	f.stop()
+	if !slices.ContainsFunc(next.seen, func(s string) bool { return strings.HasPrefix(s, "agent ok=true skipped=false") }) {
+		t.Errorf("got %q, want what the child has said", next.seen)
+	}
+}
+
+// What people have queued in a child that its parent's abort stops is handed back by its end: nobody heard of it
+// any more (found by the simulator).
+func TestTextsOfAChildThatIsStoppedAreHandedBack(t *testing.T) {
+	begun := make(chan struct{})
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), newHearing(), nil)
+	id, ctx := f.session(), context.Background()
+	a, err := f.start(id, agentCall(`{"prompt":"!t.x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	child, err := query(ctx, f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{
+		Scope: protocol.Scope{SessionID: child}, Text: "and then",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.accepted(in.InputID, in.RunID)
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input { return abortIn{to, ""} }); err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.stop()
+	f.events.done(t) // which fails where a text was neither delivered nor handed back
+}
+
 func TestASteerSkipsTheOtherChildren(t *testing.T) {
 	steerFirstChild(t, agentCall(`{"prompt":"!t.x"}`), 2)
 }

@@ -35,6 +35,7 @@ type delegate struct {
 	end   childEnd
 
 	entered bool // it has its place in its tree; its goroutine's
+	held    bool // so, as it may work for a former daemon's start of it; its goroutine's
 }
 
 // stopped reports that the child is to stop.
@@ -60,9 +61,14 @@ func (l *loop) delegateAll(list []childWork) {
 				l.delegates = map[string]*delegate{}
 			}
 			l.delegates[w.child.CallID] = d
+			l.env.forest.want(d.birth.root, d.child.Nth)
+			if d.held = w.again && l.env.Store.Exists(d.child.ChildID); d.held { // before others look for a place
+				l.env.forest.hold(d.birth.root, d.child.ChildRunID, d.place())
+			}
 			l.delegating.Add(1)
 			l.running.Go(func() {
 				defer l.delegating.Add(-1)
+				defer l.env.forest.unwant(d.birth.root)
 				l.lookAfter(d)
 			})
 		case d != nil && w.stop:
@@ -135,7 +141,7 @@ var (
 // ended, or the daemon stops.
 func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end childEnd, ok bool) {
 	defer func() {
-		if d.entered {
+		if d.entered || d.held {
 			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
 		}
 	}()
@@ -191,16 +197,34 @@ func notBegun(code, message string) childEnd {
 	return childEnd{stop: protocol.StopError, code: protocol.Code(code), message: message, notRun: &res}
 }
 
-// enter gives the child its place in its tree; with known set its run has begun.
-func (h *Hub) enter(ctx context.Context, d *delegate, known bool) error {
-	at := treePlace{d.child.RunID, d.child.Background}
-	if !d.entered && !h.env.forest.enter(ctx, d.stop, d.birth.root, d.child.ChildRunID, at, known) {
+func (d *delegate) place() treePlace { return treePlace{d.child.RunID, d.child.Background} }
+
+// keepPlace gives the child its place in its tree, as its run has begun.
+func (h *Hub) keepPlace(d *delegate) {
+	h.env.forest.hold(d.birth.root, d.child.ChildRunID, d.place())
+	d.entered, d.birth.entry = true, nil // whose message has been read
+}
+
+// enter waits for the child's place in its tree.
+func (h *Hub) enter(ctx context.Context, d *delegate) error {
+	if d.held {
+		d.held = false
+		h.env.forest.leave(d.birth.root, d.child.ChildRunID)
+	}
+	if d.entered {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, takeUpWait)
+	defer cancel()
+	select {
+	case <-h.takenUp: // those that a former daemon has left have their places
+	case <-waiting.Done():
+	case <-d.stop:
+	}
+	if !h.env.forest.enter(ctx, d.stop, d.birth.root, d.child.ChildRunID, d.place()) {
 		return cmp.Or(context.Cause(ctx), errHalted)
 	}
 	d.entered = true
-	if known { // its message has been read
-		d.birth.entry = nil
-	}
 	return nil
 }
 
@@ -221,7 +245,7 @@ func (h *Hub) watchChild(ctx context.Context, d *delegate, start *childStart) (e
 	if err = l.post(ctx, childRunIn{c, d.child.ChildRunID, start}); err == nil {
 		select {
 		case <-c.postponed: // it stays open while it runs
-			err = h.enter(ctx, d, true)
+			h.keepPlace(d)
 		case r := <-c.reply:
 			c.reply <- r // there is room again, and nobody else takes it
 		case <-l.done:
@@ -230,9 +254,17 @@ func (h *Hub) watchChild(ctx context.Context, d *delegate, start *childStart) (e
 	}
 	release()
 	if err != nil {
-		return end, err
+		return end, l.whyStopped(err)
 	}
 	return awaitEnd(ctx, l, c, d)
+}
+
+// whyStopped is what has ended a loop before its time, where that is why an error came.
+func (l *loop) whyStopped(err error) error {
+	if errors.Is(err, errStopped) && l.failure != nil {
+		return l.failure
+	}
+	return err
 }
 
 // awaitEnd waits for the reply to a childRunIn, and has the run aborted when the child is to
@@ -252,10 +284,7 @@ func awaitEnd(ctx context.Context, l *loop, c *call, d *delegate) (end childEnd,
 	defer func() { cancel(); <-halted }()
 	r, err := l.await(ctx, c.reply)
 	if err != nil {
-		if errors.Is(err, errStopped) && l.failure != nil {
-			err = l.failure
-		}
-		return end, err
+		return end, l.whyStopped(err)
 	}
 	end, known := r.value.(childEnd)
 	if !known {
@@ -266,7 +295,7 @@ func awaitEnd(ctx context.Context, l *loop, c *call, d *delegate) (end childEnd,
 
 // beginChild makes a child's session, unless it is there, and begins its run.
 func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end childEnd, err error) {
-	if err := h.enter(ctx, d, false); err != nil {
+	if err := h.enter(ctx, d); err != nil {
 		return end, err
 	}
 	select {

@@ -22,6 +22,8 @@ type tree struct {
 	uses    map[string]*treeUse  // by run
 	places  map[string]treePlace // of the children that work, by run
 	waiting []*treeWaiter        // in their order
+	given   int                  // children that there were at least, as the latest says
+	wanted  int                  // children that somebody looks after
 }
 
 // treeUse is what a run has used, its children that have ended included.
@@ -65,7 +67,7 @@ func (f *forest) use(root string, do func(t *tree)) {
 		close(t.waiting[i].ready)
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
-	if len(t.places) == 0 && len(t.waiting) == 0 && !t.lives() {
+	if len(t.places) == 0 && len(t.waiting) == 0 && t.wanted == 0 && !t.lives() {
 		delete(f.trees, root)
 	}
 }
@@ -101,18 +103,15 @@ func (t *tree) enters(run string, p treePlace, most int) bool {
 	return true
 }
 
+// hold gives a child its place that works already, or may.
+func (f *forest) hold(root, run string, p treePlace) {
+	f.use(root, func(t *tree) { t.places[run] = p })
+}
+
 // enter blocks until a child may work, or one of the two ends it; it returns whether it may.
-// With known set it works already.
-func (f *forest) enter(ctx context.Context, stop <-chan struct{}, root, run string, p treePlace, known bool) bool {
+func (f *forest) enter(ctx context.Context, stop <-chan struct{}, root, run string, p treePlace) bool {
 	w := &treeWaiter{run: run, place: p, ready: make(chan struct{})}
-	f.use(root, func(t *tree) {
-		if known {
-			t.places[run] = p
-			close(w.ready)
-			return
-		}
-		t.waiting = append(t.waiting, w)
-	})
+	f.use(root, func(t *tree) { t.waiting = append(t.waiting, w) })
 	select {
 	case <-w.ready:
 		return true
@@ -134,23 +133,32 @@ func (f *forest) leave(root, run string) {
 	f.use(root, func(t *tree) { delete(t.places, run) })
 }
 
-// reserve counts one more child of a run, and reports whether there may be one.
-func (f *forest) reserve(root, run string) (ok bool) {
+// want keeps a tree while somebody looks after a child of it, the nth, until unwant.
+func (f *forest) want(root string, nth int) {
+	f.use(root, func(t *tree) { t.given, t.wanted = max(t.given, nth), t.wanted+1 })
+}
+
+func (f *forest) unwant(root string) { f.use(root, func(t *tree) { t.wanted-- }) }
+
+// reserve counts one more child of a run, the nth of its tree, and reports whether there may be one.
+func (f *forest) reserve(root, run string) (nth int, ok bool) {
 	f.use(root, func(t *tree) {
 		n := 0
 		for _, u := range t.uses {
 			n += u.children
 		}
+		n = max(n, t.given)
 		if ok = n < f.bounds.Total; !ok {
 			return
 		}
+		nth, t.given = n+1, n+1
 		if t.uses[run] == nil {
 			t.uses[run] = &treeUse{}
 		}
 		t.uses[run].children++
 		t.uses[run].live = true
 	})
-	return ok
+	return nth, ok
 }
 
 // others is what the other runs of a run's tree have used.

@@ -30,7 +30,7 @@ func TestPlacesOfATree(t *testing.T) {
 			for n := range fan * min(depth, 1) {
 				child := fmt.Sprint(id, ".", n)
 				children.Go(func() {
-					if !f.enter(context.Background(), nil, "root", child, treePlace{parent: id}, false) {
+					if !f.enter(context.Background(), nil, "root", child, treePlace{parent: id}) {
 						t.Errorf("%s gets no place", child)
 						return
 					}
@@ -52,11 +52,11 @@ func TestPlacesOfATree(t *testing.T) {
 func TestChildrenOfATreeAreCounted(t *testing.T) {
 	f := &forest{bounds: Bounds{Total: 3}}
 	for n, want := range []bool{true, true, true, false} {
-		if got := f.reserve("root", []string{"root", "run-1"}[n%2]); got != want {
+		if _, got := f.reserve("root", []string{"root", "run-1"}[n%2]); got != want {
 			t.Errorf("child %d: got %t", n, got)
 		}
 	}
-	if !f.reserve("other", "other") {
+	if _, ok := f.reserve("other", "other"); !ok {
 		t.Error("another tree has its own count")
 	}
 }
@@ -65,16 +65,47 @@ func TestChildrenOfATreeAreCounted(t *testing.T) {
 func TestAPlaceThatNobodyWaitsForAnyMore(t *testing.T) {
 	f := &forest{bounds: Bounds{Parallel: 1}}
 	ctx := context.Background()
-	if !f.enter(ctx, nil, "root", "a", treePlace{parent: "root"}, false) {
+	if !f.enter(ctx, nil, "root", "a", treePlace{parent: "root"}) {
 		t.Fatal("the first gets its place")
 	}
 	stop := make(chan struct{})
 	close(stop)
-	if f.enter(ctx, stop, "root", "b", treePlace{parent: "root"}, false) {
+	if f.enter(ctx, stop, "root", "b", treePlace{parent: "root"}) {
 		t.Error("the second has a place beside the first")
 	}
 	f.leave("root", "a")
-	if !f.enter(ctx, nil, "root", "c", treePlace{parent: "root"}, false) {
+	if !f.enter(ctx, nil, "root", "c", treePlace{parent: "root"}) {
 		t.Error("the place was not given back")
+	}
+}
+
+// A child in the background keeps the count of its tree, also when nothing else of it is left, and over a restart:
+// it had as many children again (found by the simulator).
+func TestACountOutlivesItsTree(t *testing.T) {
+	f := &forest{bounds: Bounds{Total: 3}}
+	f.want("root", 3)
+	f.use("root", func(t *tree) { clear(t.uses) })
+	if nth, ok := f.reserve("root", "run-1"); ok {
+		t.Errorf("it has a child more, the %d.", nth)
+	}
+	f.unwant("root")
+	if len(f.trees) > 0 {
+		t.Errorf("trees %v are left", f.trees)
+	}
+}
+
+// A child that works has its place at once, also where it is to stop: it counted as one that was never begun, and
+// worked on (found by the simulator).
+func TestAChildThatWorksHasItsPlace(t *testing.T) {
+	f := &forest{bounds: Bounds{Parallel: 1}}
+	f.hold("root", "a", treePlace{parent: "root"})
+	f.hold("root", "b", treePlace{parent: "root"})
+	if n := f.trees["root"].working(); n != 2 {
+		t.Errorf("%d children work, want 2", n)
+	}
+	stop := make(chan struct{})
+	close(stop)
+	if f.enter(t.Context(), stop, "root", "c", treePlace{parent: "root"}) {
+		t.Error("a third has a place beside them")
 	}
 }

@@ -257,7 +257,7 @@ func (in abortIn) step(m *machine) {
 		return
 	}
 	answer.Discarded = append(answer.Discarded, discarded(m.s.Pending)...)
-	m.record(session.AbortRequested{RunID: run.ID})
+	m.record(session.AbortRequested{RunID: run.ID, AtEnd: in.ticket == nil})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusAbortRequested, Message: "the run is being aborted"})
 	m.reply(in.ticket, answer)
 	if m.phase == parked && (m.hosted() && run.Started != "" || len(run.Awaited()) > 0) { // the next daemon ends it

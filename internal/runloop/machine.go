@@ -79,9 +79,9 @@ type machine struct {
 	hosts func(name string) error
 	// bounds are those of child sessions; the zero Bounds: there are none.
 	bounds Bounds
-	// reserve counts one more child below the run at the root, and reports whether there may
-	// be one. Nil: always.
-	reserve func(root, runID string) bool
+	// reserve counts one more child below the run at the root, the nth, and reports whether there
+	// may be one. Nil: always.
+	reserve func(root, runID string) (nth int, ok bool)
 	// elsewhere is what the other runs of the tree have used, as of now.
 	elsewhere model.Usage
 
@@ -558,7 +558,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	run := m.s.Run
 	end := protocol.AgentEnd{
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
-		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
+		Discarded: discarded(slices.Concat(run.Unheard, m.s.Pending)), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
 	fact := session.RunEnded{
 		RunID: run.ID, StopReason: stop, Unread: (!run.Outside || run.Turn > 1) && run.Root == "",

@@ -161,6 +161,10 @@ func (m *machine) resumeTurn(interrupted bool) {
 		})
 	case m.s.Run.Asked:
 		m.callModel()
+	case m.s.Run.Skips:
+		m.skipRest()
+	case m.s.Run.WaitsForChild(): // no call has ended, at which a steer is looked for
+		m.nextCall()
 	case interrupted, last.Role == model.Tool:
 		m.afterCall() // a steer may have been waiting when the call ended
 	case last.Role != model.Assistant, last.Broken():

@@ -34,6 +34,7 @@ type ChildStarted struct {
 	Description string `json:"description,omitzero"`
 	New         bool   `json:"new,omitzero"`
 	Background  bool   `json:"background,omitzero"`
+	Nth         int    `json:"nth,omitzero"` // child of its tree
 	// Within is the named agent of the run that has the call: the child may do no more.
 	Within *model.NamedAgent `json:"within,omitzero"`
 	// Approvals and MaxCost are that run's, where the child is in the background.

@@ -208,6 +208,7 @@ func (s *State) applyMessage(f MessageAdded) {
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
 	case model.Tool:
 		run.Started = ""
+		run.Skips = run.Skips || slices.ContainsFunc(s.Pending, func(in Input) bool { return in.Kind == protocol.KindSteer })
 		run.past(f.Message.ToolCallID)
 		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool {
 			return c.ID == f.Message.ToolCallID
@@ -251,7 +252,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	switch f := fact.(type) {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
-		run.Calls, run.Started, run.Fresh, run.Question = nil, "", true, nil
+		run.Calls, run.Started, run.Skips, run.Fresh, run.Question = nil, "", false, true, nil
 		run.Damaged = false
 	case MessageStarted:
 		run.Open, run.Asked, run.Parked = f, true, false
@@ -269,6 +270,9 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	case Withdrawn:
 		s.settle(f.InputID)
 	case AbortRequested:
+		if f.AtEnd {
+			run.Unheard = s.Pending
+		}
 		run.Aborting, s.Pending = true, nil
 	case RunParked:
 		run.Parked = true
@@ -288,6 +292,12 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 			after: len(s.order),
 		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
+		for i, c := range s.Background {
+			if c.RunID == f.RunID && c.Nth < f.Children { // it is the one to say how many there were
+				s.Background = slices.Clone(s.Background)
+				s.Background[i].Nth = f.Children
+			}
+		}
 		ended := f.alone()
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {

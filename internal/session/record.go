@@ -181,9 +181,11 @@ type TurnEnded struct {
 	Error      string              `json:"error,omitzero"`
 }
 
-// AbortRequested empties the queues; the run ends next.
+// AbortRequested empties the queues; the run ends next. With AtEnd set nobody is there to hand the
+// texts back to, and the end of the run does.
 type AbortRequested struct {
 	RunID string `json:"run_id"`
+	AtEnd bool   `json:"at_end,omitzero"`
 }
 
 // RunEnded closes a run and drops what it still owed. Unread is always set now;

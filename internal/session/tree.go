@@ -40,6 +40,7 @@ type Run struct {
 	Calls     []model.ToolCall
 	Started   string
 	StartedAt time.Time
+	Skips     bool `json:",omitzero"` // a steer waited when a call of the latest turn ended: the others are skipped
 	// Crashes counts resumptions without a parking before them; Parked says that
 	// the next one is none. Faults counts those after a disk fault since the run
 	// has got on.
@@ -58,6 +59,7 @@ type Run struct {
 	Reported  bool                  `json:",omitzero"` // the end of a child in the background began it
 	Root      string                `json:",omitzero"` // the run at the root of its tree, "" for itself
 	Children  []Child               `json:",omitzero"` // in the order of their starts
+	Unheard   []Input               `json:",omitzero"` // that an abort took out of the queues, and the end hands back
 
 	Terms      Terms `json:",omitzero"`
 	Answers    int   `json:",omitzero"` // assistant messages

@@ -348,8 +348,11 @@ func (w *world) noteChanges(ev protocol.Event) {
 			t.at[ev.MessageID] = maps.Clone(t.now)
 		}
 	case protocol.Status:
-		if ev.Code == protocol.StatusRunResumed {
+		switch ev.Code {
+		case protocol.StatusRunResumed:
 			w.running[in] = ev.RunID
+		case protocol.StatusRewindRecovered:
+			w.recovered++
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (c *client) act() {
 		c.send("new_session", map[string]any{})
 		return
 	}
-	in := w.session[w.rng.IntN(len(w.session))]
+	in := c.chooses()
 	text := func() map[string]any {
 		w.texts++
 		p := map[string]any{
@@ -97,6 +97,9 @@ func (c *client) act() {
 			p["text"] = p["text"].(string) + "\n!t.x\n!t.ask {\"n\":1}"
 		case 1:
 			p["text"] = p["text"].(string) + "\n!t.ask"
+		}
+		if w.families && w.rng.IntN(3) == 0 {
+			p["text"] = p["text"].(string) + w.delegations(in, 0)
 		}
 		if w.rng.IntN(8) == 0 {
 			image := base64.StdEncoding.AppendEncode(nil, fmt.Append([]byte("\x89PNG\r\n\x1a\n"), w.texts%3))
@@ -187,8 +190,15 @@ func (c *client) sendOfSessions(in string) {
 	w := c.w
 	switch n := w.rng.IntN(8); {
 	case n < 2 && len(w.session) > 1:
-		w.doomed[in] = true
-		c.send("delete_session", map[string]any{"session_id": in})
+		p := map[string]any{"session_id": in}
+		if w.families {
+			if parent := w.parents[in]; parent != "" && w.rng.IntN(2) == 0 {
+				p["session_id"] = parent
+			}
+			p["children"] = w.rng.IntN(3) > 0
+		}
+		w.doomed[p["session_id"].(string)] = true
+		c.send("delete_session", p)
 	case n == 2:
 		c.send("switch_session", map[string]any{"session_id": in})
 	case n < 6 && len(w.session) < 4:
@@ -224,6 +234,9 @@ func (c *client) sendSetting(in string) {
 		c.send("set_title", p)
 	case 4:
 		p["tools"] = [][]string{{"t.x"}, {"t.x", "t.ask"}}[w.rng.IntN(2)]
+		if w.families {
+			p["tools"] = append(p["tools"].([]string), "agent")
+		}
 		c.send("set_active_tools", p)
 	default:
 		if s := w.stories[in]; s != nil && len(s.Texts) > 0 {
@@ -381,6 +394,7 @@ func (c *client) replied(cmd *command, line []byte) {
 		w.sometimes("a session is deleted")
 		id := r.Payload.SessionID
 		w.session = slices.DeleteFunc(w.session, func(o string) bool { return o == id })
+		w.deleted(id)
 		w.vow("deleted "+id, "", func(all map[string]*sessiontest.Story) bool { return all[id] == nil })
 	case "prompt", "steer", "follow_up":
 		a := accepted{r.Payload.SessionID, r.Payload.InputID, r.Payload.RunID}
@@ -415,6 +429,9 @@ func (c *client) replied(cmd *command, line []byte) {
 			_, ok := all[in].Aborts[run]
 			return ok
 		})
+		for _, d := range r.Payload.Discarded {
+			w.tells(d.Text)
+		}
 		if err := w.checker.HandedBack(r.Payload.Discarded); err != nil && !w.holed(in) {
 			w.fail("abort: %v", err)
 		}

@@ -34,20 +34,21 @@ func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	}
 }
 
-// hands has two tools: t.x may be called, t.ask asks first.
+// hands has three tools: t.x may be called, t.ask asks first, agent has a child session.
 type hands struct{ l *life }
 
 var _ runloop.Tools = hands{}
 
 func (hands) List(context.Context, model.Scope) []model.ToolInfo {
 	return []model.ToolInfo{
+		{ToolSpec: model.ToolSpec{Name: "agent"}, Module: "agent", Healthy: true, Delegates: true},
 		{ToolSpec: model.ToolSpec{Name: "t.ask"}, Module: "t", Healthy: true},
 		{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true},
 	}
 }
 
 func (hands) Has(_ context.Context, _ model.Scope, name string) bool {
-	return name == "t.x" || name == "t.ask"
+	return name == "t.x" || name == "t.ask" || name == "agent"
 }
 
 func (hands) Try(context.Context, model.Scope)            {}
@@ -92,6 +93,8 @@ type rules struct{}
 
 func (rules) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 	switch {
+	case inv.Name == "agent":
+		return model.Verdict{Decision: model.Allow, Delegates: true}
 	case inv.Name != "t.ask" || mode == "auto" || len(answers) > 0 && len(inv.Arguments) <= len("{}"):
 		return model.Verdict{Decision: model.Allow}
 	case mode == "deny":

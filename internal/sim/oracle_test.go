@@ -41,7 +41,7 @@ func (w *world) held(power bool) {
 	}
 	for _, id := range sorted(w.stories) {
 		if !slices.Contains(files, filepath.Join(w.dir, "state", "sessions", id+".jsonl")) {
-			if !w.doomed[id] && w.stories[id].Workdir != "" { // else it was no session yet
+			if !w.isDoomed(id) && w.stories[id].Workdir != "" { // else it was no session yet
 				w.fail("session %s is gone, and nobody has deleted it", id)
 			}
 			delete(w.stories, id)
@@ -79,7 +79,7 @@ func (w *world) held(power bool) {
 		w.from[id] = len(s.Events)
 	}
 	for _, v := range w.vows {
-		if w.doomed[v.session] && w.stories[v.session] == nil {
+		if w.isDoomed(v.session) && w.stories[v.session] == nil {
 			continue
 		}
 		if !v.kept(w.stories) {
@@ -91,6 +91,7 @@ func (w *world) held(power bool) {
 			w.crashed[s.Run]++
 		}
 	}
+	w.kinOf(w.stories)
 	w.judgeBy(files)
 }
 
@@ -171,7 +172,10 @@ func (w *world) views(early bool) map[string]string {
 	l := w.life
 	store, err := l.store.IDs()
 	must(w.t, err)
-	views, last := map[string]string{}, l.log.LastSeq()
+	views := map[string]string{}
+	w.mu.Lock()
+	recovered := w.recovered
+	w.mu.Unlock()
 	for _, id := range store {
 		for _, typ := range []string{"get_state", "get_messages"} {
 			line := w.ask(l, typ, id)
@@ -195,13 +199,17 @@ func (w *world) views(early bool) map[string]string {
 			}
 			text, err := json.Marshal(r.Payload)
 			must(w.t, err)
+			var sorted any // as the names of an object are not
+			must(w.t, json.Unmarshal(text, &sorted))
+			text, err = json.Marshal(sorted)
+			must(w.t, err)
 			views[typ+" of "+id] = string(text)
 		}
 	}
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if early && (len(w.gates) > 0 || l.log.LastSeq() != last) { // to be asked had one taken up what was left in it
+	if early && (len(w.gates) > 0 || w.recovered != recovered) { // to be asked had one take up what was left in it
 		return nil
 	}
 	return views
@@ -268,6 +276,7 @@ func (w *world) finish() {
 		if s.Rewinding != "" && !s.Holed {
 			w.fail("the journal of %s: rewind %s has not ended", id, s.Rewinding)
 		}
+		w.reported(s)
 	}
 	store, err := session.Open(filepath.Join(w.dir, "state"))
 	if err != nil {
@@ -299,6 +308,7 @@ func (w *world) announced(ev protocol.Event) {
 	w.noteSteers(ev)
 	w.noteAgent(ev)
 	w.noteChanges(ev)
+	w.noteChildren(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}

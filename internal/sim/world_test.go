@@ -72,45 +72,47 @@ type world struct {
 	lives int
 	calm  bool // no more faults
 	// nothing happens by itself that may end a run: the provider is well, nobody else kills
-	spared  bool
-	checker *protocoltest.Checker
-	stories map[string]*sessiontest.Story
-	from    map[string]int      // events of each story that former lives have announced
-	heard   map[string][]string // announced by this life, by session
-	vows    []vow
-	open    map[string]protocol.Approval // questions, by id
-	calls   map[string]int               // how often each call was made
-	told    map[string]string            // the input that a text was delivered as
-	inputs  map[string]string            // the input that a session's key was accepted as
-	said    map[string]string            // announced of assistant messages that have not ended
-	doomed  map[string]bool              // sessions that a client asked to be deleted
-	sent    map[string]int               // how often a key was sent
-	refused map[string]int               // the life that has refused a text that was never sent again
-	aborted map[string]bool              // runs that somebody has aborted
-	steers  map[string]map[string]bool   // steers that wait, by session
-	known   map[string]*known            // what agents know of their sessions
-	hosted  map[string]string            // the agents of sessions that have one
-	handed  map[string][]string          // texts of a hosted session that were delivered
-	beside  map[string][]string          // of these, those that came while an older prompt was open, until the turn ends
-	revived map[string]bool              // hosted sessions whose run was resumed, and in which nothing was said since
-	taken   map[string]bool              // texts that an agent has answered anything to
-	had     map[string]bool              // first lines of texts that an agent was sent
-	about   map[string]int               // acts of agents, by the approval
-	leave   map[int]int                  // the life that has allowed an act
-	auto    bool                         // a session was in a mode that allows everything
-	acts    int                          // of all agents
-	ripe    int                          // steps that a power cut is likely in, for what was just replied
-	active  string                       // the active session that a client was told last; "": nobody knows
-	moving  int                          // commands under way that choose another one
-	often   map[string]int               // operations that wait for nobody, by what they are
-	summing map[string]bool              // sessions whose summary is being made
-	crashed map[string]int               // how often the daemon was killed during a run
-	crossed bool                         // more than one of these was at a time
-	tick    int64                        // moments, of which each thing that is noted has two
-	ops     map[string][]porcupine.Operation
-	trees   map[string]*tree  // of sessions
-	touched int               // how often calls have changed a file
-	running map[string]string // the run of each session that has one
+	spared    bool
+	checker   *protocoltest.Checker
+	stories   map[string]*sessiontest.Story
+	from      map[string]int      // events of each story that former lives have announced
+	heard     map[string][]string // announced by this life, by session
+	vows      []vow
+	open      map[string]protocol.Approval // questions, by id
+	calls     map[string]int               // how often each call was made
+	told      map[string]string            // the input that a text was delivered as
+	inputs    map[string]string            // the input that a session's key was accepted as
+	said      map[string]string            // announced of assistant messages that have not ended
+	doomed    map[string]bool              // sessions that a client asked to be deleted
+	sent      map[string]int               // how often a key was sent
+	refused   map[string]int               // the life that has refused a text that was never sent again
+	aborted   map[string]bool              // runs that somebody has aborted
+	steers    map[string]map[string]bool   // steers that wait, by session
+	known     map[string]*known            // what agents know of their sessions
+	hosted    map[string]string            // the agents of sessions that have one
+	handed    map[string][]string          // texts of a hosted session that were delivered
+	beside    map[string][]string          // of these, those that came while an older prompt was open, until the turn ends
+	revived   map[string]bool              // hosted sessions whose run was resumed, and in which nothing was said since
+	taken     map[string]bool              // texts that an agent has answered anything to
+	had       map[string]bool              // first lines of texts that an agent was sent
+	about     map[string]int               // acts of agents, by the approval
+	leave     map[int]int                  // the life that has allowed an act
+	auto      bool                         // a session was in a mode that allows everything
+	acts      int                          // of all agents
+	ripe      int                          // steps that a power cut is likely in, for what was just replied
+	active    string                       // the active session that a client was told last; "": nobody knows
+	moving    int                          // commands under way that choose another one
+	often     map[string]int               // operations that wait for nobody, by what they are
+	summing   map[string]bool              // sessions whose summary is being made
+	crashed   map[string]int               // how often the daemon was killed during a run
+	crossed   bool                         // more than one of these was at a time
+	tick      int64                        // moments, of which each thing that is noted has two
+	ops       map[string][]porcupine.Operation
+	trees     map[string]*tree  // of sessions
+	recovered int               // rewinds
+	touched   int               // how often calls have changed a file
+	running   map[string]string // the run of each session that has one
+	family
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -326,7 +328,7 @@ func (l *life) run() {
 	l.hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
 		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
-		NewID: newID, Agents: l.guests(newID), Changes: recorder{l},
+		NewID: newID, Agents: l.guests(newID), Changes: recorder{l}, Children: w.bounds(),
 		Fault: func(id string, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -371,6 +373,10 @@ func (w *world) kill(power bool) {
 		_ = a
 		break
 	}
+	waited := w.awaited()
+	if waited {
+		w.sometimes("killed while a parent waits for a child")
+	}
 	w.mu.Unlock()
 	l.cancel()
 	w.cutOff()
@@ -380,6 +386,9 @@ func (w *world) kill(power bool) {
 		w.counts["power cuts"]++
 		if len(w.summing) > 0 {
 			w.sometimes("a power cut while a summary is made")
+		}
+		if waited {
+			w.sometimes("a power cut while a parent waits for a child")
 		}
 		holes := len(w.disk.holed)
 		w.disk.powerCut(w.t, filepath.Join(w.dir, "state"), w.rng)
@@ -529,6 +538,7 @@ func (w *world) settle() {
 			ended = true
 		default:
 		}
+		untold := w.untold()
 		w.mu.Unlock()
 		switch {
 		case wrong:
@@ -550,6 +560,13 @@ func (w *world) settle() {
 			time.Sleep(10 * time.Millisecond)
 		case owed == nil && len(open) == 0 && pending == 0 && l.ready && n > 10:
 			early := time.Now().Before(deadline)
+			if untold && early {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			if w.clears() {
+				continue
+			}
 			before := w.views(early)
 			if before == nil && early {
 				time.Sleep(100 * time.Millisecond)
@@ -648,6 +665,7 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		handed: map[string][]string{}, beside: map[string][]string{}, taken: map[string]bool{},
 		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
+	w.family = newFamily(p.seed)
 	for i := range p.clients {
 		w.clients = append(w.clients, &client{w: w, name: fmt.Sprint("client ", i+1), runs: map[string]string{}})
 	}

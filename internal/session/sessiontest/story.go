@@ -78,6 +78,7 @@ type Story struct {
 	streams     string                    // the assistant message that is being streamed
 	interrupted string                    // the tool call that a crash left without a result
 	aborting    bool
+	unheard     []session.Input // that the end of the run hands back
 	crashes     int
 	parked      bool
 	about       string // the call of the latest approval
@@ -249,7 +250,11 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		})
 	case "abort_requested":
 		return recordOf(data, func(f session.AbortRequested) {
-			s.Aborts[f.RunID] = s.handBack()
+			if s.Aborts[f.RunID] = []string{}; f.AtEnd {
+				s.unheard, s.Pending = s.Pending, nil
+			} else {
+				s.Aborts[f.RunID] = s.handBack()
+			}
 			s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusAbortRequested})
 			s.aborting = true
 		})
@@ -440,7 +445,7 @@ func (s *Story) handBack() []string {
 
 func (s *Story) discarded() []protocol.DiscardedInput {
 	var out []protocol.DiscardedInput
-	for _, in := range s.Pending {
+	for _, in := range slices.Concat(s.unheard, s.Pending) {
 		out = append(out, protocol.DiscardedInput{InputID: in.InputID, Kind: in.Kind, Text: in.Text})
 	}
 	return out
@@ -460,6 +465,7 @@ func (s *Story) runEnded(f session.RunEnded) {
 		Discarded: s.discarded(),
 	}
 	s.happened(end)
+	s.unheard = nil
 	s.Runs[f.RunID], s.Run, s.Pending, s.open = string(f.StopReason), "", nil, ""
 }
 
