@@ -375,7 +375,8 @@ func TestASteerWaitsForAChildAfterARestart(t *testing.T) {
 	f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, next, nil)
 	f.settled([]string{id}, nil)
 	f.stop()
-	if !slices.ContainsFunc(next.seen, func(s string) bool { return strings.HasPrefix(s, "agent ok=true skipped=false") }) {
+	answered := func(s string) bool { return strings.HasPrefix(s, "agent ok=true skipped=false") }
+	if !slices.ContainsFunc(next.seen, answered) {
 		t.Errorf("got %q, want what the child has said", next.seen)
 	}
 }
@@ -402,7 +403,9 @@ func TestTextsOfAChildThatIsStoppedAreHandedBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.events.accepted(in.InputID, in.RunID)
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input { return abortIn{to, ""} }); err != nil {
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)
@@ -489,7 +492,9 @@ func TestAChildThatIsWaitedForIsNotDeleted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run_in_progress: session "+id+" waits for its child session") {
 		t.Errorf("got %v, want that its parent waits for it", err)
 	}
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input { return abortIn{to, ""} }); err != nil {
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)
