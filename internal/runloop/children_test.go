@@ -403,8 +403,9 @@ func TestTextsOfAChildThatIsStoppedAreHandedBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.events.accepted(in.InputID, in.RunID)
-	abort := func(to ticket) input { return abortIn{to, ""} }
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, abort); err != nil {
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)
@@ -491,8 +492,9 @@ func TestAChildThatIsWaitedForIsNotDeleted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run_in_progress: session "+id+" waits for its child session") {
 		t.Errorf("got %v, want that its parent waits for it", err)
 	}
-	abort := func(to ticket) input { return abortIn{to, ""} }
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, abort); err != nil {
+	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.events.wait(a.RunID)

@@ -30,9 +30,9 @@
 // there before its message; a call of agent ends after its child's run, and so does the run that has
 // made it; what a child in the background has come to is told once; no task is given to two children,
 // no child is without its parent, and the bounds of the tree hold; what a daemon has in memory is
-// what the next one reads; readers miss no number; the answers about a queue, a key or an approval fit one order of what happened
-// (porcupine); and when faults end, within a minute every run does, and every command has
-// its reply.
+// what the next one reads; readers miss no number; the answers about a queue, a key or an approval
+// fit one order of what happened (porcupine); and when faults end, within a minute every run does,
+// and every command has its reply.
 //
 // The disk loses at a power cut what was not synced: contents and sizes behind the last
 // sync, names, removals, renamings and folders, each by itself, and of the contents a part
