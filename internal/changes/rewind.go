@@ -292,8 +292,8 @@ func (p *planner) locked() {
 		err = unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 		unix.Close(fd)
 		if err != nil {
-			p.conflict(Shown(path.Join(".", dir))+"/", fmt.Sprintf("files in it would change, and nothing may be written there: %v",
-				err))
+			why := fmt.Sprintf("files in it would change, and nothing may be written there: %v", err)
+			p.conflict(Shown(path.Join(".", dir))+"/", why)
 		}
 	}
 }
