@@ -137,3 +137,29 @@ func lastSaid(t *testing.T, socket, session string) string {
 	}
 	return said
 }
+
+// What the daemon itself keeps in the home of a user is no change of a session there.
+func TestTheCachesOfTheSandboxAreNoChange(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	made := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Workdir: d.Dir})
+	scope := protocol.Scope{SessionID: made.SessionID}
+	askDaemon(t, d.Socket, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+		Scope: scope, Mode: protocol.ApprovalsAuto,
+	})
+	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Text: `!bash {"command":"echo 1 > mine"}`,
+	})
+	all := askDaemon(t, d.Socket, protocol.GetChanges, protocol.GetChangesParams{Scope: scope})
+	if len(all.Missing) > 0 {
+		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
+	}
+	for _, f := range all.Files {
+		if strings.HasPrefix(f.Path, ".cache/") {
+			t.Errorf("changed is %s", f.Path)
+		}
+	}
+	if kept(t, d.Dir, "mine") != "1\n" || len(all.Files) == 0 {
+		t.Errorf("got %+v", all.Files)
+	}
+}

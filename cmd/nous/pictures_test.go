@@ -180,6 +180,13 @@ func TestPictures(t *testing.T) {
 	light.Wait("runs of TestTake pass")
 	light.WaitFor("what was used", filled)
 	picture(light, "tui-conversation")
+	for _, s := range []picturedScreen{dark, light} {
+		s.Type(keyF7)
+		s.Wait("Changes", "queue.go", "@@")
+		picture(s, "tui-changes")
+		s.Type("q")
+		s.Wait("runs of TestTake pass")
+	}
 
 	s.say("/new Release 0.9")
 	s.Wait("· Release 0.9")

@@ -24,8 +24,10 @@ const (
 // openChanges makes the recorder.
 func (d *Daemon) openChanges() changeRecorder {
 	var own []string
-	if dir, err := filepath.Abs(d.cfg.StateDir); err == nil {
-		own = append(own, proc.Resolve(dir))
+	for _, dir := range []string{d.cfg.StateDir, d.cfg.CacheDir} {
+		if at, err := filepath.Abs(dir); err == nil {
+			own = append(own, proc.Resolve(at))
+		}
 	}
 	return changeRecorder{changes.New(changes.Options{
 		Dir: d.store.ChangesDir, Git: confinedGit(d.tools),

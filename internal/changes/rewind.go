@@ -104,6 +104,7 @@ func (p *planner) make(ctx context.Context, all []net) (Plan, error) {
 	}
 	slices.SortFunc(p.list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	p.parents()
+	p.locked()
 	slices.SortFunc(p.plan.Conflicts, func(a, b Conflict) int { return strings.Compare(a.Path, b.Path) })
 	for _, c := range p.list {
 		a := Action{Shown(c.Path), Alter}
@@ -265,6 +266,34 @@ func (p *planner) parents() {
 		}
 		if !is.IsFolder() {
 			p.conflict(Shown(c.Path), "its folder is not there any more")
+		}
+	}
+}
+
+// locked finds folders in which something would change, and that may not be written to. Those
+// of the list are opened for it.
+func (p *planner) locked() {
+	seen := map[string]bool{}
+	for _, c := range p.list {
+		if c.Before.IsFolder() || c.After.IsFolder() {
+			seen[c.Path] = true
+		}
+	}
+	for _, c := range p.list {
+		dir := strings.TrimSuffix(parent(c.Path), "/")
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		fd, err := p.tree.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil { // it is gone, which parents tells
+			continue
+		}
+		err = unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		unix.Close(fd)
+		if err != nil {
+			why := fmt.Sprintf("files in it would change, and nothing may be written there: %v", err)
+			p.conflict(Shown(path.Join(".", dir))+"/", why)
 		}
 	}
 }

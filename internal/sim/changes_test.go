@@ -200,6 +200,7 @@ func (r recorder) Plan(ctx context.Context, session, _ string, steps []model.Cha
 	all, missing := together(steps)
 	if missing != "" {
 		p.Conflicts = append(p.Conflicts, model.RewindConflict{Path: ".", Why: missing})
+		return p, nil // what that turn has left is not known
 	}
 	now, do := r.l.w.tree(session).now, delta{}
 	for _, name := range sorted(all) {
@@ -211,9 +212,7 @@ func (r recorder) Plan(ctx context.Context, session, _ string, steps []model.Cha
 			p.Files = append(p.Files, model.RewindAction{Path: name, Action: "restore"})
 		}
 	}
-	if len(p.Conflicts) == 0 {
-		p.Changes = do.text()
-	}
+	p.Changes = do.text()
 	return p, nil
 }
 
