@@ -462,6 +462,19 @@ func TestAChildIsAllowedNoMore(t *testing.T) {
 	}); err == nil || !strings.Contains(err.Error(), "a child is allowed no more") {
 		t.Errorf("got %v, want a refusal", err)
 	}
+	tools := func(id string, names ...string) error {
+		_, err := f.setActiveTools(ctx, protocol.SetActiveToolsParams{Scope: protocol.Scope{SessionID: id}, Tools: names})
+		return err
+	}
+	if err := tools(child, "t.x"); err != nil {
+		t.Errorf("a tool that the parent has: %v", err)
+	}
+	if err := tools(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := tools(child, "t.x"); err == nil || !strings.Contains(err.Error(), `does not have "t.x"`) {
+		t.Errorf("got %v, want a refusal of what the parent does not have", err)
+	}
 	if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
 		Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsDeny,
 	}); err != nil {

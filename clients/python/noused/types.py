@@ -1320,6 +1320,8 @@ class State(TypedDict):
     approval_mode: Literal["ask", "auto", "deny"]
     approvals_incomplete: NotRequired[bool]
     """sessions are still being read that may have asked something, too: ask again, or wait for their events"""
+    as: NotRequired[str]
+    """the named agent that makes the run; absent while idle"""
     assets: list[StateAssets]
     context: StateContext
     """how much of the model's context the session fills"""
