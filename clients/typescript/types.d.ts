@@ -1310,6 +1310,8 @@ export interface State {
   approval_mode: "ask" | "auto" | "deny";
   /** sessions are still being read that may have asked something, too: ask again, or wait for their events */
   approvals_incomplete?: boolean;
+  /** the named agent that makes the run; absent while idle */
+  as?: string;
   assets: Array<StateAssets>;
   /** how much of the model's context the session fills */
   context: StateContext;

@@ -45,6 +45,7 @@ type State struct {
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
 	Agent        string         `json:"agent" wire:"added" doc:"what makes the session's turns: a hosted agent, or noused, the daemon's own loop"`
 	Parent       *Parent        `json:"parent,omitzero" wire:"added" doc:"of a child session: the call that it was made for"`
+	As           string         `json:"as,omitzero" wire:"added" doc:"the named agent that makes the run; absent while idle"`
 	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model learns of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`

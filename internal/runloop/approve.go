@@ -76,14 +76,46 @@ func (h *Hub) lowerChildren(ctx context.Context, p protocol.SetApprovalModeParam
 	return err
 }
 
-// modeOfParent refuses a mode by which a child session may do more than its parent.
-func (h *Hub) modeOfParent(ctx context.Context, p protocol.SetApprovalModeParams) error {
-	parent, err := query(ctx, h, p.SessionID, func(m *machine) (string, error) {
+// parentOf is the parent of a session, "" where it has none.
+func (h *Hub) parentOf(ctx context.Context, id string) (string, error) {
+	return query(ctx, h, id, func(m *machine) (string, error) {
 		if m.s.Parent == nil {
 			return "", nil
 		}
 		return m.s.Parent.SessionID, nil
 	})
+}
+
+// toolsOfParent refuses a child session a tool that its parent does not have.
+func (h *Hub) toolsOfParent(ctx context.Context, id string, tools []string) error {
+	parent, err := h.parentOf(ctx, id)
+	if err != nil || parent == "" {
+		return err
+	}
+	missing, err := readSession(ctx, h, parent, func(m *machine) (string, error) {
+		i := slices.IndexFunc(tools, func(name string) bool {
+			return m.s.ToolsChosen && !slices.Contains(m.s.Tools, name)
+		})
+		if i < 0 {
+			return "", nil
+		}
+		return tools[i], nil
+	})
+	switch {
+	case gone(err):
+		return nil
+	case err != nil:
+		return err
+	case missing != "":
+		return protocol.Rejectf(protocol.Forbidden, "tools: the parent, session %s, does not have %.80q, and a child has no more",
+			parent, missing)
+	}
+	return nil
+}
+
+// modeOfParent refuses a mode by which a child session may do more than its parent.
+func (h *Hub) modeOfParent(ctx context.Context, p protocol.SetApprovalModeParams) error {
+	parent, err := h.parentOf(ctx, p.SessionID)
 	if err != nil || parent == "" {
 		return err
 	}

@@ -3,9 +3,12 @@ package runloop
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -565,6 +568,19 @@ func TestAChildIsAllowedNoMore(t *testing.T) {
 	}); err == nil || !strings.Contains(err.Error(), "a child is allowed no more") {
 		t.Errorf("got %v, want a refusal", err)
 	}
+	tools := func(id string, names ...string) error {
+		_, err := f.setActiveTools(ctx, protocol.SetActiveToolsParams{Scope: protocol.Scope{SessionID: id}, Tools: names})
+		return err
+	}
+	if err := tools(child, "t.x"); err != nil {
+		t.Errorf("a tool that the parent has: %v", err)
+	}
+	if err := tools(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := tools(child, "t.x"); err == nil || !strings.Contains(err.Error(), `does not have "t.x"`) {
+		t.Errorf("got %v, want a refusal of what the parent does not have", err)
+	}
 	if _, err := f.setApprovalMode(ctx, protocol.SetApprovalModeParams{
 		Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsDeny,
 	}); err != nil {
@@ -644,4 +660,45 @@ func TestAChildIsAllowedNoMoreThanItsParentIsByThen(t *testing.T) {
 
 func aPerson() context.Context {
 	return protocol.WithCaller(context.Background(), protocol.Caller{PID: 1, UID: 1})
+}
+
+// A tree is kept or removed as one, whichever of its sessions was used last: no child is left without its
+// parent, and none is taken from a parent that stays.
+func TestATreeIsPrunedAsOne(t *testing.T) {
+	var later atomic.Int64
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	id := f.session()
+	f.ask(id, agentCall(`{"prompt":"!agent {\"prompt\":\"leaf\"}"}`))
+	list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{}))
+	if err != nil || len(list.Sessions) != 3 {
+		t.Fatalf("got %d sessions, %v; want a tree of three", len(list.Sessions), err)
+	}
+	f.session() // is the active one
+	leaf := list.Sessions[0].SessionID
+	prune := func(keep Keep, dry bool) (gone []string) {
+		t.Helper()
+		if err := f.PruneSessions(context.Background(), keep, dry, func(s protocol.PrunedSession) {
+			gone = append(gone, s.SessionID)
+		}); err != nil {
+			t.Error(err)
+		}
+		return gone
+	}
+	recent := time.Now().Add(48 * time.Hour)
+	if err := os.Chtimes(filepath.Join(f.dir, "sessions", leaf+".jsonl"), recent, recent); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(50 * time.Hour))
+	if gone := prune(Keep{Older: 24 * time.Hour}, false); slices.Contains(gone, id) || slices.Contains(gone, leaf) {
+		t.Errorf("removed %v, though the leaf was used just now", gone)
+	}
+	later.Store(int64(100 * time.Hour))
+	for _, dry := range []bool{true, false} {
+		gone := prune(Keep{Older: 24 * time.Hour}, dry)
+		if len(gone) != 3 || gone[0] != leaf || gone[2] != id {
+			t.Errorf("dry %t: removed %v, want all three, children first", dry, gone)
+		}
+	}
 }

@@ -314,6 +314,9 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 		return protocol.ToolsAccepted{}, protocol.Rejectf(protocol.ToolNotRegistered, "tools: there is no tool %.80q",
 			unknown)
 	}
+	if err := h.toolsOfParent(ctx, p.SessionID, operations); err != nil {
+		return protocol.ToolsAccepted{}, err
+	}
 	return requestAs[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input {
 		return toolsIn{t, operations, len(operations)}
 	})

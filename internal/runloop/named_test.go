@@ -37,6 +37,9 @@ func TestARunAsANamedAgent(t *testing.T) {
 		if as := w.m.s.Run.Terms.As; as == nil || as.Text != "Only read." {
 			t.Errorf("%s: its instructions are %+v", when, as)
 		}
+		if as := w.m.state().As; as != "reads" {
+			t.Errorf("%s: get_state says that it is made by %q", when, as)
+		}
 	}
 	sees("first")
 	w.boot()

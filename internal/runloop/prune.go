@@ -28,7 +28,8 @@ func ByPerson(ctx context.Context, command string) error {
 // PruneSessions removes old sessions, the one that was used
 // longest ago first, and reports each. One that runs, waits, is owed an answer or
 // is used just now, one that has a job, one that cannot be read, and the active one
-// are kept; one that nobody has looked at since its last run is not. With dry it
+// are kept; one that nobody has looked at since its last run is not. A session and its child sessions are kept or
+// removed together. With dry it
 // removes nothing. It blocks for the disk, until ctx ends; the error is the disk's,
 // and what was reported is gone nevertheless.
 func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed func(protocol.PrunedSession)) error {
@@ -39,36 +40,44 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 	if err != nil {
 		return err
 	}
-	surplus, err := h.surplus(ctx, all, keep.Larger)
+	now := h.env.Now()
+	old := func(used time.Time) bool { return keep.Older > 0 && now.Sub(used) > keep.Older }
+	total := -keep.Larger
+	for _, f := range all {
+		total += f.Bytes
+	}
+	trees, err := h.trees(ctx, all, func(f session.Footprint) bool {
+		return keep.Larger > 0 && total > 0 || old(f.Used)
+	})
 	if err != nil {
 		return err
 	}
-	now := h.env.Now()
-	old := func(used time.Time) bool { return keep.Older > 0 && now.Sub(used) > keep.Older }
+	surplus, err := h.surplus(ctx, trees, keep.Larger)
+	if err != nil {
+		return err
+	}
 	batch := retired{h: h}
 	defer batch.give()
-	for _, f := range all {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for _, t := range trees {
 		large := surplus > 0
-		if !large && !old(f.Used) {
+		if !large && !old(t.used) {
 			break // all others were used later
 		}
-		was, err := h.retire(ctx, f.ID, dry, func(s session.Summary) bool { return large || old(s.UpdatedAt) })
+		list, err := h.retireTree(ctx, t, dry, func(s session.Summary) bool { return large || old(s.UpdatedAt) })
 		if err != nil {
 			return err
 		}
-		if was == nil {
+		if list == nil {
 			continue
 		}
-		surplus -= f.Bytes
-		one := protocol.PrunedSession{SessionID: f.ID, Title: was.Title, UsedAt: f.Used.UTC(), Size: f.Bytes}
+		surplus -= t.bytes
 		if dry {
-			removed(one)
+			for _, one := range list {
+				removed(one)
+			}
 			continue
 		}
-		if batch.list = append(batch.list, one); len(batch.list) == pruneBatch {
+		if batch.list = append(batch.list, list...); len(batch.list) >= pruneBatch {
 			kept, err := batch.erase(ctx, removed)
 			if surplus += kept; err != nil {
 				return err
@@ -77,6 +86,95 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 	}
 	_, err = batch.erase(ctx, removed)
 	return err
+}
+
+// prunedTree is a session without a parent that is there, and those below it.
+type prunedTree struct {
+	all   []session.Footprint // children before their parents
+	bytes int64
+	used  time.Time // when one of it was, last
+}
+
+// trees are those of sessions that may be removed, the one that was used longest ago first. It reads
+// the sessions of these trees alone.
+func (h *Hub) trees(ctx context.Context, all []session.Footprint, may func(session.Footprint) bool) (
+	trees []*prunedTree, err error,
+) {
+	there := make(map[string]session.Footprint, len(all))
+	for _, f := range all {
+		there[f.ID] = f
+	}
+	done := make(map[string]bool, len(all))
+	for _, f := range all {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if done[f.ID] || !may(f) {
+			continue
+		}
+		root := f.ID
+		for range maxAbove {
+			was, err := h.env.Store.Summary(ctx, root)
+			if err != nil || was.Parent == nil || there[was.Parent.SessionID].ID == "" {
+				break
+			}
+			root = was.Parent.SessionID
+		}
+		t := &prunedTree{}
+		h.gather(ctx, t, root, there, done)
+		trees = append(trees, t)
+	}
+	slices.SortStableFunc(trees, func(x, y *prunedTree) int { return x.used.Compare(y.used) })
+	return trees, nil
+}
+
+// maxAbove is how many sessions are looked for above one: a journal that somebody has written may lead in a
+// circle.
+const maxAbove = 100
+
+// gather adds a session to a tree, behind those below it.
+func (h *Hub) gather(ctx context.Context, t *prunedTree, id string, there map[string]session.Footprint,
+	done map[string]bool,
+) {
+	f := there[id]
+	if done[id] || f.ID == "" {
+		return
+	}
+	done[id] = true
+	if was, err := h.env.Store.Summary(ctx, id); err == nil { // one that cannot be read is kept, and its tree
+		for _, child := range was.Children {
+			h.gather(ctx, t, child, there, done)
+		}
+	}
+	t.all, t.bytes = append(t.all, f), t.bytes+f.Bytes
+	if f.Used.After(t.used) {
+		t.used = f.Used
+	}
+}
+
+// retireTree is retire for all of a tree, or for none of it.
+func (h *Hub) retireTree(ctx context.Context, t *prunedTree, dry bool, may func(session.Summary) bool) (
+	list []protocol.PrunedSession, err error,
+) {
+	for _, f := range t.all {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		var was *session.Summary
+		if err == nil {
+			was, err = h.retire(ctx, f.ID, dry, may)
+		}
+		if err != nil || was == nil {
+			if !dry {
+				(&retired{h: h, list: list}).give()
+			}
+			return nil, err
+		}
+		list = append(list, protocol.PrunedSession{
+			SessionID: f.ID, Title: was.Title, UsedAt: f.Used.UTC(), Size: f.Bytes,
+		})
+	}
+	return list, nil
 }
 
 // pruneBatch is how many sessions are removed at once: the folder is read once for them,
@@ -121,24 +219,24 @@ func (r *retired) give() {
 	r.list = r.list[:0]
 }
 
-// surplus is how many bytes the sessions that could be removed have more than
+// surplus is how many bytes the trees that could be removed have more than
 // larger; with a larger of zero, none. What stays in any case takes nothing from the
 // others: a journal that cannot be read would otherwise cost all of them.
-func (h *Hub) surplus(ctx context.Context, all []session.Footprint, larger int64) (int64, error) {
+func (h *Hub) surplus(ctx context.Context, trees []*prunedTree, larger int64) (int64, error) {
 	if larger == 0 {
 		return 0, nil
 	}
 	surplus := -larger
-	for _, f := range all {
-		surplus += f.Bytes
+	for _, t := range trees {
+		surplus += t.bytes
 	}
-	for i := 0; i < len(all) && surplus > 0; i++ {
-		was, err := h.retire(ctx, all[i].ID, true, func(session.Summary) bool { return true })
+	for i := 0; i < len(trees) && surplus > 0; i++ {
+		list, err := h.retireTree(ctx, trees[i], true, func(session.Summary) bool { return true })
 		if err != nil {
 			return 0, err
 		}
-		if was == nil {
-			surplus -= all[i].Bytes
+		if list == nil {
+			surplus -= trees[i].bytes
 		}
 	}
 	return surplus, nil

@@ -129,6 +129,9 @@ func (m *machine) state() protocol.State {
 		st.ReadOnly = s.ReadOnly.Error()
 	} else if s.Run != nil {
 		st.RunID = s.Run.ID
+		if as := s.Run.Terms.As; as != nil {
+			st.As = as.Name
+		}
 		if run := s.Run; run.TurnOpen {
 			st.Turn = &protocol.TurnInfo{TurnID: turnID(run.Turn), Kind: run.Kind, InputIDs: run.Inputs}
 		}

@@ -43,6 +43,7 @@ type Summary struct {
 	Waiting              bool                // the run has asked something that nobody has answered
 	ReadOnly             bool                // a newer version wrote the session: nothing goes on there
 	Parent               *Parent             // of a child session
+	Children             []string            // that it has had
 }
 
 // summaries are those of journals that have not changed since they were read.
@@ -61,7 +62,11 @@ type summarised struct {
 }
 
 func (s summarised) bytes() int {
-	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Agent) + len(s.Said) +
+	children := 0
+	for _, id := range s.Children {
+		children += 16 + len(id)
+	}
+	return summaryBytes + children + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Agent) + len(s.Said) +
 		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL) +
 		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL) + s.Parent.bytes()
 }
@@ -206,7 +211,7 @@ func indexedSummary(journal *os.File) (Summary, bool) {
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
-		Answered: s.Answered, Agent: s.Agent, Parent: s.Parent,
+		Answered: s.Answered, Agent: s.Agent, Parent: s.Parent, Children: s.Children,
 	}, true
 }
 
@@ -248,6 +253,8 @@ func (g *gist) addLine(line []byte) error {
 		ok = g.ID != "" && g.Title != "" && !g.inherited
 	case RunStarted{}.kind():
 		ok = !bytes.Contains(line, []byte(`"model"`))
+	case ChildStarted{}.kind():
+		ok = !bytes.Contains(line, []byte(`"new":true`))
 	}
 	if !ok {
 		rec, err := decodeRecord(line)
@@ -291,6 +298,10 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 		}
 		g.ID, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.ParentID, f.Workdir, at
 		g.Agent, g.Parent = f.Agent, f.Parent
+	case ChildStarted:
+		if f.New {
+			g.Children = append(g.Children, f.ChildID)
+		}
 	case ModelSet:
 		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:

@@ -67,8 +67,11 @@ func (m *model) doing() []part {
 	if n := m.unsentComments(); n > 0 {
 		parts = append(parts, part{format.Count(n, "comment") + " unsent", m.theme.Warn, 1})
 	}
-	if m.planning() {
+	switch as := m.place().RunAs; {
+	case m.planning():
 		parts = append(parts, part{"plan mode", m.theme.Warn, 1})
+	case as != "" && m.running():
+		parts = append(parts, part{"as " + cell.Line(as, 30), m.theme.Warn, 1})
 	}
 	parts = append(parts, m.approvalParts()...)
 	switch s := m.state; {

@@ -325,6 +325,7 @@ func (m *model) resumed() tea.Cmd {
 func (ds *daemons) place() slash.Place {
 	p := ds.opts.place()
 	p.Link, p.Busy, p.State = ds.link, ds.busy, ds.state
+	p.RunAs = p.State.As
 	if p.State.RunID == ds.began.id {
 		p.RunAs = ds.began.as
 	}

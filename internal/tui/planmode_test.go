@@ -122,3 +122,16 @@ func TestANamedAgentIsChosen(t *testing.T) {
 		t.Errorf("got %q in the input", h.input.Text())
 	}
 }
+
+// The status line names the agent that makes the run, also to a screen that came later.
+func TestTheStatusLineNamesTheAgentOfTheRun(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.model.state.RunState, h.model.state.RunID, h.model.state.As = protocol.StateRunning, "run-1", "explore"
+	if !strings.Contains(h.screen(), "as explore") {
+		t.Error(h.screen())
+	}
+	h.model.state.RunState = protocol.StateIdle
+	if strings.Contains(h.screen(), "as explore") {
+		t.Error(h.screen())
+	}
+}

@@ -1317,7 +1317,11 @@ class StateUsage(TypedDict):
     reasoning_tokens: NotRequired[int]
 
 
-class State(TypedDict):
+StateAs = TypedDict("StateAs", {"as": NotRequired[str]})
+"""the named agent that makes the run; absent while idle"""
+
+
+class State(StateAs):
     active_tools: list[str]
     agent: str
     """what makes the session's turns: a hosted agent, or noused, the daemon's own loop"""
