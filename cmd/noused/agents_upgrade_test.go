@@ -60,6 +60,9 @@ func (h *hosting) depart(c *client.Client) (lines []string) {
 			return lines
 		}
 		ev, err := client.Decode(env)
+		if err == nil && h.alone && ev.Where().SessionID != h.session {
+			continue
+		}
 		if err == nil && h.checker != nil {
 			err = h.checker.Event(ev)
 		}
