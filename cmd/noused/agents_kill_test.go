@@ -21,7 +21,8 @@ import (
 )
 
 // Whatever is killed, daemon, agent or client, or starts anew, and whenever: each accepted text is delivered
-// once, and reaches the agent once; each run ends once. Two sessions share the agent. NOUSED_TEST_KILLS says how many rounds.
+// once, and reaches the agent once; each run ends once. Two sessions share the agent.
+// NOUSED_TEST_KILLS says how many rounds.
 func TestHostedRunsAreKilledAtAnyMoment(t *testing.T) {
 	for _, can := range []string{"load", "queue,load", "handoff,load,resume"} {
 		t.Run(can, func(t *testing.T) { killAtAnyMoment(t, can) })

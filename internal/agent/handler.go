@@ -86,7 +86,7 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	switch u.Kind {
 	case acp.CommandsUpdate, acp.CurrentModeUpdate, acp.ConfigOptionUpdate:
 		if l := h.p.concerned(id); l != nil {
-			l.s.learn(l.ctx, offeredIn(u.Raw))
+			l.s.learn(l.s.ctx, offeredIn(u.Raw))
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	t := l.turn()
 	l.s.mu.Unlock()
 	if news, ok := newsOf(u); ok {
-		l.s.report(l.ctx, news)
+		l.s.report(l.s.ctx, news)
 		return
 	}
 	if t == nil {

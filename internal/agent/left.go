@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -431,9 +432,11 @@ func (a *Agents) Leave() []Left {
 
 // Close ends the agents that were left and whose sessions nobody has opened.
 func (a *Agents) Close() {
+	var all sync.WaitGroup // none waits for another
 	for _, s := range a.unopenedSessions() {
-		s.Close()
+		all.Go(s.Close)
 	}
+	all.Wait()
 }
 
 // turn is the turn that was left.

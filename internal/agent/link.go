@@ -46,8 +46,9 @@ type link struct {
 	ahead []string
 
 	// Guarded by the process.
-	session string  // the agent's id, "" before it has one
-	rests   bool    // nothing is under way any more, for the next program
+	session string // the agent's id, "" before it has one
+	rests   bool   // nothing is under way any more, for the next program
+	closing bool
 	replay  *replay // not nil while a session is loaded
 	last    string  // kind and message of what was told again last
 }
@@ -85,22 +86,6 @@ func (p *process) link(s *Session) *link {
 	return l
 }
 
-// oneEach has each session of an agent have a process of its own.
-func (a *Agents) oneEach(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.single[name] = true
-}
-
-// drop has nobody join a process any more.
-func (a *Agents) drop(p *process) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p.key != "" && a.shared[p.key] == p {
-		delete(a.shared, p.key)
-	}
-}
-
 // remove takes a link out, and keeps it for the next program with keep. last reports that the
 // process has no other that is still open, and kept which it has had.
 func (l *link) remove(keep bool) (last bool, kept []*link) {
@@ -124,8 +109,15 @@ func (l *link) remove(keep bool) (last bool, kept []*link) {
 }
 
 // leave ends the session's part in the process, and the process where it was the last; it waits
-// for that.
+// for that. A turn that is under way is cut: where others stay, the agent has to end it.
 func (l *link) leave() {
+	finished := l.closes()
+	if t := l.cut(); t != nil {
+		select {
+		case <-t.over:
+		case <-finished:
+		}
+	}
 	last, kept := l.remove(false)
 	l.end(&endedError{how: "the daemon has ended it"})
 	switch {
@@ -134,10 +126,48 @@ func (l *link) leave() {
 	case last:
 		l.stop()
 	case l.isOpen() && l.process.ctx.Err() == nil:
-		l.closeSession()
+		if l.said.Can("close") {
+			l.conn.Ask(acp.SessionClose, acp.SessionOnly{SessionID: l.session}, nil)
+		}
 		l.pauseAtRest()
 	}
 	l.gone()
+}
+
+// closes says that the session is being closed. The channel is closed once that is so of all that
+// the process has, and none is for the next program: nobody needs it any more.
+func (l *link) closes() (finished <-chan struct{}) {
+	a := l.agents
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing = true
+	open := func(l *link) bool { return !l.closing }
+	if len(l.kept) == 0 && !slices.ContainsFunc(l.links, open) && !l.isFinished {
+		l.isFinished = true
+		close(l.finished)
+		if l.key != "" && a.shared[l.key] == l.process {
+			delete(a.shared, l.key)
+		}
+	}
+	return l.finished
+}
+
+// cut has the agent end the session's turn, and returns it, nil for none.
+func (l *link) cut() *turn {
+	s := l.s
+	s.mu.Lock()
+	t, left := s.turn, s.left
+	s.mu.Unlock()
+	if t == nil || t.link != l {
+		return nil
+	}
+	if left { // else nobody waits for its end
+		s.TakeUp("", 0)
+	}
+	s.Cut()
+	return t
 }
 
 func (l *link) isOpen() bool {
@@ -146,28 +176,19 @@ func (l *link) isOpen() bool {
 	return l.chosen
 }
 
-// closeSession has the agent close a session, which others outlive in it. One that works on
-// all the same is ended.
-func (l *link) closeSession() {
-	l.s.mu.Lock()
-	var prompts []*prompt
-	if t := l.s.turn; t != nil && t.link == l {
-		prompts = slices.Clone(t.prompts)
-	}
-	l.s.mu.Unlock()
-	works := func() bool {
-		return slices.ContainsFunc(prompts, func(p *prompt) bool { return p.question.Waits() })
-	}
-	if works() {
-		l.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: l.session})
-		time.AfterFunc(cancelTime, func() {
-			if works() && l.process.ctx.Err() == nil {
-				l.kill(l.s)
-			}
-		})
-	}
-	if l.said.Can("close") {
-		l.conn.Ask(acp.SessionClose, acp.SessionOnly{SessionID: l.session}, nil)
+// oneEach has each session of an agent have a process of its own.
+func (a *Agents) oneEach(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.single[name] = true
+}
+
+// drop has nobody join a process any more.
+func (a *Agents) drop(p *process) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.key != "" && a.shared[p.key] == p {
+		delete(a.shared, p.key)
 	}
 }
 

@@ -297,7 +297,7 @@ func (s *Session) newOffer() *model.AgentOffer {
 func (s *Session) learnFrom(p *link) func(jsontext.Value, *acp.Error) {
 	return func(raw jsontext.Value, refused *acp.Error) {
 		if refused == nil {
-			s.learn(p.ctx, offeredIn(raw))
+			s.learn(s.ctx, offeredIn(raw))
 		}
 	}
 }
@@ -405,9 +405,9 @@ func (s *Session) set(ctx context.Context, p *link, id, value string) error {
 		}
 		said := offeredIn(raw)
 		if said.Options.Kind() != '[' { // it says nothing of what came of it
-			s.mark(p.ctx, id, value)
+			s.mark(s.ctx, id, value)
 		}
-		s.learn(p.ctx, said)
+		s.learn(s.ctx, said)
 	})
 	if err != nil {
 		spec, _ := s.agents.spec(s.name)

@@ -53,6 +53,9 @@ type process struct {
 	reading bool    // what it says is read, or was
 	paused  bool
 	culprit *Session // that has had it ended
+
+	isFinished bool
+	finished   chan struct{} // closed once all its sessions are being closed for good
 }
 
 // replay is what people have said in a session that an agent tells again.
@@ -153,7 +156,7 @@ func (e *endedError) Error() string { return e.how }
 func newProcess(a *Agents, spec Spec) *process {
 	p := &process{
 		agents: a, spec: spec, started: make(chan struct{}), over: make(chan struct{}), still: make(chan struct{}),
-		making: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		finished: make(chan struct{}), making: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	return p

@@ -636,7 +636,10 @@ func (s *Session) Close() {
 func (s *Session) report(ctx context.Context, news model.AgentNews) {
 	s.mu.Lock()
 	tell := s.tell
-	if !s.telling {
+	switch {
+	case s.closed:
+		tell = nil
+	case !s.telling:
 		tell = nil
 		if s.early = append(s.early, news); len(s.early) > maxEarly {
 			s.early = slices.Clone(s.early[1:])
@@ -659,7 +662,9 @@ func (s *Session) tellEarly(ctx context.Context) {
 			return
 		}
 		for _, news := range early {
-			s.tell(ctx, news)
+			if s.tell != nil { // else nobody has opened it
+				s.tell(ctx, news)
+			}
 		}
 	}
 }
