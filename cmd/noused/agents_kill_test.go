@@ -21,7 +21,8 @@ import (
 )
 
 // Whatever is killed, daemon, agent or client, or starts anew, and whenever: each accepted text is delivered
-// once, and reaches the agent once; each run ends once. NOUSED_TEST_KILLS says how many rounds.
+// once, and reaches the agent once; each run ends once. Two sessions share the agent.
+// NOUSED_TEST_KILLS says how many rounds.
 func TestHostedRunsAreKilledAtAnyMoment(t *testing.T) {
 	for _, can := range []string{"load", "queue,load", "handoff,load,resume"} {
 		t.Run(can, func(t *testing.T) { killAtAnyMoment(t, can) })
@@ -36,6 +37,7 @@ func killAtAnyMoment(t *testing.T, can string) {
 	rng := rand.New(rand.NewPCG(1, uint64(rounds)))
 	h := newHost(t, can)
 	h.checker = nil // it does not see all
+	sessions := []string{h.session, h.newSession("scripted")}
 	var texts []string
 	send := func(wait bool) {
 		text, kind := fmt.Sprintf("text-%d.", len(texts)), protocol.KindFollowUp
@@ -56,6 +58,7 @@ func killAtAnyMoment(t *testing.T, can string) {
 	}
 	for round := range rounds {
 		for range 1 + rng.IntN(3) {
+			h.session = sessions[rng.IntN(2)]
 			send(false)
 		}
 		for range rng.IntN(40) { // events, and then it is killed
@@ -76,21 +79,26 @@ func killAtAnyMoment(t *testing.T, can string) {
 			h.Start()
 		}
 		h.follow()
-		if round%2 == 1 { // a run that crashes too often is ended
-			send(true)
+		for _, h.session = range sessions {
+			if round%2 == 1 || round == rounds-1 { // a run that crashes too often is ended
+				send(true)
+			}
 		}
 	}
-	send(true)
 	h.Stop()
-	h.deliveredOnce(texts)
+	h.deliveredOnce(sessions, texts)
 }
 
-// deliveredOnce compares the journal and the agent's own file with what was accepted.
-func (h *hosting) deliveredOnce(texts []string) {
+// deliveredOnce compares the journals and the agent's own file with what was accepted.
+func (h *hosting) deliveredOnce(sessions, texts []string) {
 	h.t.Helper()
-	journal, err := os.ReadFile(filepath.Join(h.Dir, "state", "sessions", h.session+".jsonl"))
-	if err != nil {
-		h.t.Fatal(err)
+	var journal []byte
+	for _, session := range sessions {
+		text, err := os.ReadFile(filepath.Join(h.Dir, "state", "sessions", session+".jsonl"))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		journal = append(journal, text...)
 	}
 	delivered, ended := map[string]int{}, map[string]int{}
 	for line := range bytes.Lines(journal) {

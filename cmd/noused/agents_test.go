@@ -24,6 +24,7 @@ type hosting struct {
 	checker *protocoltest.Checker
 	session string
 	queues  bool // until lists texts that are queued
+	alone   bool // until looks at the session's events only
 }
 
 func newHostedChecker() *protocoltest.Checker {
@@ -109,6 +110,9 @@ func (h *hosting) until(what string) (lines []string) {
 		}
 		if err != nil {
 			h.t.Fatalf("waiting for %q after %q: %v", what, lines, err)
+		}
+		if h.alone && ev.Where().SessionID != h.session {
+			continue
 		}
 		if err := h.checker.Event(ev); err != nil {
 			h.t.Fatalf("%v, after %q", err, lines)

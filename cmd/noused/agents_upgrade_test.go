@@ -60,6 +60,9 @@ func (h *hosting) depart(c *client.Client) (lines []string) {
 			return lines
 		}
 		ev, err := client.Decode(env)
+		if err == nil && h.alone && ev.Where().SessionID != h.session {
+			continue
+		}
 		if err == nil && h.checker != nil {
 			err = h.checker.Event(ev)
 		}
@@ -126,14 +129,15 @@ func TestATurnGoesOnWhileTheDaemonStartsAnew(t *testing.T) {
 
 // Whenever the daemon starts anew: each accepted text reaches the agent once, nothing that it says is
 // lost or told twice, each run ends once and well, no approval is lost, and the agent is the
-// same process. NOUSED_TEST_RESTARTS says how many turns.
+// same process, also for another session. NOUSED_TEST_RESTARTS says how many turns.
 func TestHostedTurnsOutliveRestartsAtAnyMoment(t *testing.T) {
 	turns := 20
 	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_RESTARTS")); err == nil {
 		turns = n
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(turns)))
-	h := newHost(t, "load")
+	all := newHosts(t, 2, "load")
+	h, other := all[0], all[1]
 	h.prompt("!say first")
 	h.until("run ends completed")
 	restarts := 0
@@ -141,7 +145,8 @@ func TestHostedTurnsOutliveRestartsAtAnyMoment(t *testing.T) {
 		"!call c2 read\n!begin c2\n!show c2 some\n!count 10\n!done c2\n!say end"
 	for range turns {
 		h.prompt(script)
-		var lines []string
+		other.prompt("!count 40")
+		var lines, beside []string
 		for stops := rng.IntN(3); !runEnded(lines); stops-- {
 			if stops <= 0 {
 				lines = append(lines, h.answering("run ends")...)
@@ -150,10 +155,15 @@ func TestHostedTurnsOutliveRestartsAtAnyMoment(t *testing.T) {
 			lines = append(lines, h.some(rng.IntN(45))...)
 			if !runEnded(lines) {
 				lines = append(lines, h.restart()...)
+				beside = append(beside, other.rest()...)
 				restarts++
 				h.allow("asks ") // what nobody is told again
 			}
 		}
+		if !runEnded(beside) {
+			beside = append(beside, other.until("run ends completed")...)
+		}
+		other.countedOnce(40, beside)
 		if h.toldOnce(script, lines); t.Failed() {
 			break
 		}
@@ -162,12 +172,24 @@ func TestHostedTurnsOutliveRestartsAtAnyMoment(t *testing.T) {
 	if pids := h.agents(); len(pids) != 1 {
 		t.Errorf("agents %v were started, want one", pids)
 	}
-	if prompts := h.log("prompt"); len(prompts) != turns+1 {
-		t.Errorf("the agent has had %d prompts, want %d", len(prompts), turns+1)
+	if prompts := h.log("prompt"); len(prompts) != 2*turns+1 {
+		t.Errorf("the agent has had %d prompts, want %d", len(prompts), 2*turns+1)
 	}
-	if err := h.checker.Done(); err != nil {
+	if err := errors.Join(h.checker.Done(), other.checker.Done()); err != nil {
 		t.Error(err)
 	}
+}
+
+// countedOnce compares what people have heard of a turn with a count.
+func (h *hosting) countedOnce(n int, lines []string) {
+	h.t.Helper()
+	want := []string{"turn prompt", fmt.Sprintf("user: !count %d", n)}
+	var text strings.Builder
+	for i := range n {
+		want = append(want, fmt.Sprintf("delta: %d,", i))
+		fmt.Fprintf(&text, "%d,", i)
+	}
+	h.wants(lines, append(want, "message end: "+text.String(), "turn ends end", "run ends completed")...)
 }
 
 func runEnded(lines []string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -121,7 +122,7 @@ func (d *Daemon) passAgents() {
 	for i, l := range d.kept {
 		children[i] = l.Child
 	}
-	left := d.tools.Leave(children)
+	left := d.tools.Leave(slices.Compact(children)) // sessions may share one
 	f, err := sealed(handover{Version: agent.LeftVersion, Processes: left}, d.kept)
 	if err != nil {
 		d.log.Warn("hosted agents are not left to the next program, and are started again", zap.Error(err))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,6 +156,8 @@ func (a realAgent) try(t *testing.T, bin, model string) {
 	h.prompt("Say hello")
 	h.sees("run ends completed", "message end: Hello.")
 
+	a.besides(h, bin)
+
 	h.prompt("Tell a story")
 	h.until("delta: *")
 	h.Kill()
@@ -165,6 +169,61 @@ func (a realAgent) try(t *testing.T, bin, model string) {
 	h.sees("run ends completed", "resumed")
 	h.prompt("Say hello")
 	h.sees("run ends completed", "message end: Hello.")
+}
+
+// besides has the agent work in two sessions at once, while the daemon starts anew:
+// NOUSED_TEST_RESTARTS times, or twice.
+func (a realAgent) besides(h *hosting, bin string) {
+	h.t.Helper()
+	other := *h
+	other.checker, other.alone = newHostedChecker(), true
+	other.session = h.newSession(a.name)
+	other.follow()
+	h.alone = true
+
+	other.prompt("Say hello")
+	other.sees("run ends completed", "message end: Hello.")
+	processes := h.running(bin)
+	if len(processes) != 1 {
+		h.t.Errorf("%d processes of the agent serve two sessions, want one", len(processes))
+	}
+	times := 2
+	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_RESTARTS")); err == nil {
+		times = n
+	}
+	for range times {
+		h.prompt("Tell a story")
+		h.until("delta: *")
+		other.prompt(a.ask)
+		other.until("asks *")
+		lines := h.restart()
+		other.rest()
+		other.answer("once")
+		other.sees("run ends completed", "message end: I see.")
+		if !runEnded(lines) {
+			lines = append(lines, h.until("run ends completed")...)
+		}
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, "message end: Once upon a time") && strings.HasSuffix(line, "before it.")
+		}) || slices.Contains(lines, "resumed") {
+			h.t.Errorf("the story is not told without a gap: %q", lines)
+		}
+	}
+	if now := h.running(bin); !slices.Equal(now, processes) {
+		h.t.Errorf("the agent's process is %v, and was %v", now, processes)
+	}
+}
+
+// running are the daemon's children that run a program of that folder.
+func (h *hosting) running(bin string) (pids []int) {
+	h.t.Helper()
+	for _, pid := range h.children() {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(line, []byte(bin)) {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // sees reads events to one, and wants the others among them in this order.

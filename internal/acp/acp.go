@@ -20,6 +20,7 @@ const (
 	SessionNew      = "session/new"
 	SessionLoad     = "session/load"
 	SessionResume   = "session/resume"
+	SessionClose    = "session/close"
 	SessionList     = "session/list"
 	SessionDelete   = "session/delete"
 	SessionPrompt   = "session/prompt"

@@ -33,13 +33,14 @@ type outbox struct {
 	lost chan struct{} // closed with err
 	idle chan struct{} // closed when the writer has ended
 
-	mu     sync.Mutex
-	more   *sync.Cond
-	queue  [][]byte
-	unread int // bytes of queue and of what is being written
-	wrote  chan struct{}
-	closed bool
-	err    error
+	mu      sync.Mutex
+	more    *sync.Cond
+	queue   [][]byte
+	unread  int // bytes of queue and of what is being written
+	longest int // of the lines there, in bytes, or more
+	wrote   chan struct{}
+	closed  bool
+	err     error
 }
 
 func newOutbox(w io.Writer) *outbox {
@@ -49,17 +50,18 @@ func newOutbox(w io.Writer) *outbox {
 	return o
 }
 
-// put adds a line. One line may be longer than what may be unread.
+// put adds a line. One line may be longer than what may be unread, and others wait behind it.
 func (o *outbox) put(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.err != nil || o.closed:
-	case o.unread > maxUnread:
+	case o.unread-o.longest > maxUnread:
 		o.giveUp(&UnreadError{o.unread})
 	default:
 		o.queue = append(o.queue, line)
 		o.unread += len(line)
+		o.longest = max(o.longest, len(line))
 		o.more.Signal()
 	}
 }
@@ -76,6 +78,7 @@ func (o *outbox) write(w io.Writer) {
 		n, err := w.Write(lines)
 		o.mu.Lock()
 		o.unread -= n
+		o.longest = min(o.longest, o.unread)
 		close(o.wrote)
 		o.wrote = make(chan struct{})
 		if err != nil {

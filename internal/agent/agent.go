@@ -7,9 +7,10 @@
 // # Concurrency properties
 //
 // Agents may be used from any goroutine. Of a Session, Stream and Call are called one
-// after the other, everything else from any goroutine. A running agent has a goroutine
-// that reads what it says and one that waits for the answer to its prompt; both end with
-// the process, which Close ends.
+// after the other, everything else from any goroutine. An agent's process has a goroutine
+// that reads what it says, and each of its sessions one that waits for the answer to its
+// prompt. They end with the process, which the last of its sessions ends. No session waits
+// for another's: one that nobody takes in what is said in it is cut before that.
 //
 // # What it refuses to do
 //
@@ -103,14 +104,19 @@ type Agents struct {
 	words *budget.Budget // of all inboxes
 	calls *budget.Pool   // that are under way
 
-	mu     sync.Mutex
-	left   []Left             // for the next program
-	orphan map[string]*orphan // by session: what a former program has left and nobody has opened
+	mu       sync.Mutex
+	left     []Left              // for the next program
+	unopened map[string]*orphan  // by session: what a former program has left and nobody has opened
+	shared   map[string]*process // that further sessions can join, by what it is for
+	single   map[string]bool     // agents that have refused a second session in a process
 }
 
 // New returns them. It starts nothing.
 func New(o Options) *Agents {
-	a := &Agents{words: budget.New(maxWords), calls: budget.NewPool(maxAllOpen)}
+	a := &Agents{
+		words: budget.New(maxWords), calls: budget.NewPool(maxAllOpen), unopened: map[string]*orphan{},
+		shared: map[string]*process{}, single: map[string]bool{},
+	}
 	a.set.Store(&o)
 	return a
 }
@@ -120,6 +126,9 @@ func (a *Agents) Replace(specs []Spec, byDefault string) {
 	o := *a.o()
 	o.Specs, o.Default = specs, byDefault
 	a.set.Store(&o)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.single)
 }
 
 func (a *Agents) o() *Options { return a.set.Load() }
@@ -191,14 +200,25 @@ func (s Spec) Path() (string, error) {
 
 // Open returns the agent of a session.
 func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
+	if s := a.takeUnopened(sessionID); s != nil {
+		if s.name == name && s.workdir == workdir {
+			s.tell = tell
+			return s
+		}
+		s.Close() // it is another's
+	}
+	s := a.newSession(sessionID, name, workdir)
+	s.tell, s.telling = tell, true
+	return s
+}
+
+func (a *Agents) newSession(sessionID, name, workdir string) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Session{
-		agents: a, id: sessionID, name: name, workdir: workdir, tell: tell, ctx: ctx, cancel: cancel,
+	return &Session{
+		agents: a, id: sessionID, name: name, workdir: workdir, ctx: ctx, cancel: cancel,
 		turnstile: make(chan struct{}, 1), paused: make(chan struct{}), calls: a.calls.Begin(),
 		serves: map[string]*serving{},
 	}
-	a.adopt(s)
-	return s
 }
 
 // failedf is an error that ends a run as the agent's failure.

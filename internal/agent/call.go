@@ -267,10 +267,10 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 			s.spent(e.usage)
 		case e.kind == steered:
 			return c.goesOn("(it goes on)"), nil
-		case e.kind == gone || e.kind == ended:
+		case e.kind == gone || e.kind == choked || e.kind == ended:
 			held = append(held, e)
 			switch {
-			case e.kind == gone:
+			case e.kind != ended:
 			case t.isLast(e.prompt):
 				t.end(c)
 			default:

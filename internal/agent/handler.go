@@ -15,10 +15,7 @@ import (
 const maxAsked = 1000
 
 // handler takes in what an agent says by itself.
-type handler struct {
-	s *Session
-	p *process
-}
+type handler struct{ p *process }
 
 // Request answers what the agent asks.
 func (h handler) Request(r *acp.Request) {
@@ -33,8 +30,13 @@ func (h handler) Request(r *acp.Request) {
 	}
 	tool, size := toolOf(r.Params), len(r.Params)
 	r.Params = nil // what is kept of it is in the event
-	h.s.mu.Lock()
-	t := h.turn(p.SessionID)
+	l := h.p.named(p.SessionID)
+	if l == nil {
+		r.Reply(acp.Selected(""))
+		return
+	}
+	l.s.mu.Lock()
+	t := l.turn()
 	if t != nil && len(t.asked) >= maxAsked {
 		t.asked = slices.DeleteFunc(t.asked, (*acp.Request).Answered)
 	}
@@ -42,7 +44,7 @@ func (h handler) Request(r *acp.Request) {
 	if t != nil && !crowded {
 		t.asked = append(t.asked, r)
 	}
-	h.s.mu.Unlock()
+	l.s.mu.Unlock()
 	if crowded {
 		r.Fail(acp.Errorf(acp.InvalidRequest, "more than %d requests have no answer yet", maxAsked))
 		return
@@ -51,14 +53,14 @@ func (h handler) Request(r *acp.Request) {
 		r.Reply(acp.Selected(""))
 		return
 	}
-	t.in.put(h.p.ctx, event{kind: asked, line: size, call: &p.ToolCall, tool: tool, ask: r, options: p.Options})
+	t.hear(event{kind: asked, line: size, call: &p.ToolCall, tool: tool, ask: r, options: p.Options})
 }
 
-// turn is what is under way in an agent's session, nil for nothing. It is called under
-// the session's lock.
-func (h handler) turn(sessionID string) *turn {
-	t := h.s.turn
-	if t == nil || t.cut || t.process != h.p || sessionID != h.p.session {
+// turn is what is under way in a session, nil for nothing. It is called under the session's
+// lock.
+func (l *link) turn() *turn {
+	t := l.s.turn
+	if t == nil || t.cut || t.link != l {
 		return nil
 	}
 	if t.answered() {
@@ -83,20 +85,20 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	}
 	switch u.Kind {
 	case acp.CommandsUpdate, acp.CurrentModeUpdate, acp.ConfigOptionUpdate:
-		if h.p.concerns(h.s, id) {
-			h.s.learn(h.p.ctx, offeredIn(u.Raw))
+		if l := h.p.concerned(id); l != nil {
+			l.s.learn(l.s.ctx, offeredIn(u.Raw))
 		}
 		return
 	}
-	if h.replayed(u) {
+	l := h.p.named(id)
+	if l == nil || l.replayed(u) {
 		return
 	}
-	h.s.mu.Lock()
-	t := h.turn(id)
-	known := id == h.p.session
-	h.s.mu.Unlock()
-	if news, ok := newsOf(u); ok && known {
-		h.s.tell(h.p.ctx, news)
+	l.s.mu.Lock()
+	t := l.turn()
+	l.s.mu.Unlock()
+	if news, ok := newsOf(u); ok {
+		l.s.report(l.s.ctx, news)
 		return
 	}
 	if t == nil {
@@ -104,30 +106,23 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	}
 	if e, ok := eventOf(u); ok {
 		e.line = len(params)
-		t.in.put(h.p.ctx, e)
+		t.hear(e)
 	}
 }
 
-// concerns reports that something is said of the process's session, also while it is opened.
-func (p *process) concerns(s *Session, sessionID string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p.session == sessionID || p.session == ""
-}
-
 // replayed takes in what an agent tells again of a session that is being loaded.
-func (h handler) replayed(u acp.Heard) bool {
-	h.p.mu.Lock()
-	defer h.p.mu.Unlock()
-	if h.p.replay == nil {
+func (l *link) replayed(u acp.Heard) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.replay == nil {
 		return false
 	}
 	if u.Kind == acp.UserChunk {
 		if text, ok := textOf(u.Content); ok {
-			h.p.replay.add(h.p.last != u.Kind+u.MessageID, text)
+			l.replay.add(l.last != u.Kind+u.MessageID, text)
 		}
 	}
-	h.p.last = u.Kind + u.MessageID
+	l.last = u.Kind + u.MessageID
 	return true
 }
 

@@ -28,6 +28,7 @@ const (
 	ended               // the answer to the prompt
 	gone                // the agent's process has ended
 	steered             // a steer waits: what is told ends here, and the agent goes on
+	choked              // nothing more is taken in of the turn
 )
 
 // event is something that an agent does in a turn.
@@ -62,6 +63,7 @@ type inbox struct {
 	held  int // of them, what the budget counts
 	words *budget.Budget
 	shut  bool
+	full  bool          // it takes in no more than the end
 	wide  bool          // there is always room
 	more  chan struct{} // cap 1
 	room  chan struct{} // cap 1
@@ -82,23 +84,35 @@ func signal(to chan struct{}) {
 	}
 }
 
-// put adds an event, waiting for room as long as ctx. After shut it is thrown away.
-func (b *inbox) put(ctx context.Context, e event) {
+// put adds an event, waiting for room as long as ctx. After shut it is thrown away. False: there
+// was no room, and none was made for so long; 0 is for ever.
+func (b *inbox) put(ctx context.Context, e event, patience time.Duration) bool {
+	var late <-chan time.Time
 	for !b.fits(e) {
+		if late == nil && patience > 0 {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			late = timer.C
+		}
 		select {
 		case <-b.room:
+			late = nil
+		case <-late:
+			return false
 		case <-ctx.Done():
-			return
+			return true
 		}
 	}
+	return true
 }
 
 func (b *inbox) fits(e event) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	may := !b.wide && b.bytes > 0 && e.kind != ended && e.kind != gone
+	end := e.kind == ended || e.kind == gone
+	may := !b.wide && b.bytes > 0 && !end
 	switch {
-	case b.shut:
+	case b.shut, b.full && !end:
 	case may && b.bytes+e.size() > maxQueued, !b.count(b.bytes+e.size()) && may:
 		return false
 	default:
@@ -175,6 +189,17 @@ func (b *inbox) pop() (event, bool) {
 	}
 	signal(b.room)
 	return e, true
+}
+
+// choke adds an event after which nothing is taken in but the end.
+func (b *inbox) choke(e event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shut && !b.full {
+		b.list, b.bytes, b.full = append(b.list, e), b.bytes+e.size(), true
+		b.count(b.bytes)
+		signal(b.more)
+	}
 }
 
 // widen has put wait for room no more.

@@ -17,13 +17,13 @@ func TestWordsThatWaitCountForAllAgents(t *testing.T) {
 		first, second := newInbox(words), newInbox(words)
 		say := event{kind: said, line: part - event{}.size()}
 		for range 2 + 4 { // what is free, and all that there is
-			first.put(t.Context(), say)
+			first.put(t.Context(), say, 0)
 		}
-		second.put(t.Context(), say)
-		second.put(t.Context(), say)
+		second.put(t.Context(), say, 0)
+		second.put(t.Context(), say, 0)
 		read := make(chan struct{})
 		go func() {
-			second.put(t.Context(), say)
+			second.put(t.Context(), say, 0)
 			close(read)
 		}()
 		synctest.Wait()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,7 +31,8 @@ const (
 	orphanTime = 10 * time.Minute
 )
 
-// Left is a hosted agent that a program leaves to the next.
+// Left is a session of a hosted agent that a program leaves to the next. Those of one process name
+// the same child.
 type Left struct {
 	SessionID string         `json:"session_id"`
 	Child     proc.Kept      `json:"child"`
@@ -52,6 +55,8 @@ type leftState struct {
 	Lost     bool          `json:"lost"`
 	Chosen   bool          `json:"chosen"`
 	Own      []string      `json:"own"`
+	Apart    bool          `json:"apart,omitzero"`
+	Key      string        `json:"key,omitzero"` // of the process, where others may join it
 	Turn     *leftTurn     `json:"turn,omitzero"`
 }
 
@@ -130,7 +135,7 @@ func (s *Session) Pause() {
 			return
 		}
 		s.quieten()
-		s.tell(s.ctx, model.AgentNews{Paused: true})
+		s.report(s.ctx, model.AgentNews{Paused: true})
 	}()
 }
 
@@ -143,24 +148,20 @@ func (s *Session) pausing() bool {
 	}
 }
 
-// quieten ends the reading.
+// quieten ends the reading, once all sessions of the process rest.
 func (s *Session) quieten() {
 	s.mu.Lock()
-	p, t, reading := s.process, s.turn, s.reading
+	l, t := s.link, s.turn
 	var prompts []*prompt
 	if t != nil {
 		prompts = slices.Clone(t.prompts)
 	}
 	s.mu.Unlock()
-	if p != nil && reading {
-		p.conn.Pause()
-		p.p.Pause()
-		if t != nil {
-			t.in.widen()
-		}
+	if l != nil && l.isRead() {
+		l.rest()
 		select {
-		case <-p.still:
-		case <-p.over:
+		case <-l.still:
+		case <-l.over:
 		}
 		for _, p := range prompts {
 			if !p.question.Waits() { // and what follows from the answer is under way
@@ -173,46 +174,85 @@ func (s *Session) quieten() {
 	s.mu.Unlock()
 }
 
-// leaveProcess leaves the process to the next program, and reports whether that is so.
-func (s *Session) leaveProcess(p *process) bool {
-	s.mu.Lock()
-	open := p.session != "" && p.ctx.Err() == nil && p.told == nil // else it is loaded again
-	s.mu.Unlock()
-	if !open {
+func (p *process) isRead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading
+}
+
+// keep has the session's part in the process be left to the next program, and reports whether
+// that can be. It is so once the others are closed, too.
+func (l *link) keep() bool {
+	if !l.isOpen() || l.ctx.Err() != nil || l.told != nil { // else it is loaded again
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-	defer cancel()
-	conn, ok := p.conn.Leave()
-	if !s.reading {
-		conn = *s.was
+	if last, kept := l.remove(true); last {
+		l.leaveBehind(kept)
 	}
-	if !ok {
-		return false
-	}
-	state, err := json.Marshal(s.leftState(p, conn), lenient)
-	if err != nil {
-		return false
-	}
-	child, err := p.p.Keep(ctx)
-	if err != nil {
-		return false
-	}
-	s.agents.mu.Lock()
-	defer s.agents.mu.Unlock()
-	s.agents.left = append(s.agents.left, Left{s.id, child, state})
 	return true
 }
 
-func (s *Session) leftState(p *process, conn acp.Left) leftState {
+// leaveBehind leaves the process to the next program with these sessions, or ends it.
+func (p *process) leaveBehind(kept []*link) {
+	p.mu.Lock()
+	reading, pause := p.reading, p.reading && !p.paused
+	p.paused = p.paused || pause
+	p.mu.Unlock()
+	if pause {
+		p.pause(kept)
+	}
+	if reading {
+		select {
+		case <-p.still:
+		case <-p.over:
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if left, ok := p.leaveTo(ctx, kept); ok {
+		p.agents.mu.Lock()
+		defer p.agents.mu.Unlock()
+		p.agents.left = append(p.agents.left, left...)
+		return
+	}
+	p.p.Kill()
+	p.p.Wait()
+}
+
+// leaveTo is what the next program gets. ok is false where it gets nothing.
+func (p *process) leaveTo(ctx context.Context, kept []*link) (left []Left, ok bool) {
+	conn, ok := p.conn.Leave()
+	if !p.isRead() {
+		conn = *p.was
+	}
+	if !ok {
+		return nil, false
+	}
+	for _, l := range kept {
+		state, err := json.Marshal(l.s.leftState(l, conn), lenient)
+		if err != nil {
+			return nil, false
+		}
+		conn.Rest = nil // the first has it
+		left = append(left, Left{SessionID: l.s.id, State: state})
+	}
+	child, err := p.p.Keep(ctx)
+	for i := range left {
+		left[i].Child = child
+	}
+	return left, err == nil
+}
+
+func (s *Session) leftState(l *link, conn acp.Left) leftState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := leftState{
-		Name: s.name, Workdir: s.workdir, Session: p.session, Said: p.said, Conn: conn, Run: s.run, Deaths: s.deaths,
+		Name: s.name, Workdir: s.workdir, Session: l.session, Said: l.said, Conn: conn, Run: s.run, Deaths: s.deaths,
 		Taken: s.taken, Cost: s.cost, CostFrom: s.costFrom, CostTold: s.costTold,
-		Offer: s.offer, Lost: p.lost, Chosen: p.chosen, Own: s.own,
+		Offer: s.offer, Lost: l.lost, Chosen: l.chosen, Own: s.own, Apart: s.apart, Key: l.key,
 	}
-	if t := s.turn; t != nil && t.process == p {
+	if t := s.turn; t != nil && t.link == l {
 		out.Turn = t.left()
 	}
 	return out
@@ -280,75 +320,110 @@ func idOf(r *acp.Request) jsontext.Value {
 	return r.ID
 }
 
-// orphan is an agent that a former program has left and whose session nobody has opened.
+// orphan is a session that a former program has left and that nobody has opened.
 type orphan struct {
-	left  Left
-	child *proc.Process
-	late  *time.Timer
+	s    *Session
+	late *time.Timer
 }
 
 // TakeOver has the agents that a former program has left; claim returns their processes.
-// What goes on begins when its session is opened.
+// What goes on begins when a session is opened. What cannot be read is ended: its run is resumed
+// as after a crash.
 func (a *Agents) TakeOver(left []Left, claim func(proc.Kept) (*proc.Process, error)) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.orphan = map[string]*orphan{}
 	var problems []error
+	processes := map[uint32]*process{} // by the number of the child
 	for _, l := range left {
-		child, err := claim(l.Child)
+		var state leftState
+		err := json.Unmarshal(l.State, &state, lenient)
+		if err == nil && state.Session == "" {
+			err = errors.New("it has none of the agent's")
+		}
+		p := processes[l.Child.Number]
+		if err == nil && p == nil {
+			var child *proc.Process
+			if child, err = claim(l.Child); err == nil {
+				p = a.resumed(child, &state)
+				processes[l.Child.Number] = p
+			}
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("session %s: %w", l.SessionID, err))
 			continue
 		}
-		a.orphan[l.SessionID] = &orphan{l, child, time.AfterFunc(orphanTime, func() {
-			if o := a.take(l.SessionID); o != nil {
-				o.end()
-			}
-		})}
+		a.adopt(p, l.SessionID, &state)
 	}
 	return errors.Join(problems...)
 }
 
-// take returns an agent that was left, nil for none.
-func (a *Agents) take(sessionID string) *orphan {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	o := a.orphan[sessionID]
-	if delete(a.orphan, sessionID); o != nil {
-		o.late.Stop()
+// resumed is a process that a former program has left, by the first of its sessions.
+func (a *Agents) resumed(child Process, state *leftState) *process {
+	spec, _ := a.spec(state.Name)
+	p := newProcess(a, spec)
+	p.spec.Name = state.Name
+	p.p, p.conn, p.said, p.was = child, acp.Resume(state.Conn, child, writer{child, p.ctx}), state.Said, &state.Conn
+	close(p.started)
+	if state.Key != "" {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		p.key, a.shared[state.Key] = state.Key, p
 	}
-	return o
+	return p
 }
 
-func (o *orphan) end() {
-	o.child.Stop()
-	o.child.Wait()
+// adopt makes a session that was left, which Open returns. Nothing is read of it before TakeUp.
+func (a *Agents) adopt(p *process, sessionID string, state *leftState) {
+	s := a.newSession(sessionID, state.Name, state.Workdir)
+	l := p.link(s)
+	l.session, l.rests, l.lost, l.chosen = state.Session, true, state.Lost, state.Chosen
+	s.link, s.left = l, true
+	s.queues = p.said.Queues()
+	s.offer, s.own, s.apart = state.Offer, state.Own, state.Apart
+	s.run, s.deaths, s.taken = state.Run, state.Deaths, state.Taken
+	s.cost, s.costFrom, s.costTold = state.Cost, state.CostFrom, state.CostTold
+	if state.Turn != nil {
+		s.turn = state.Turn.turn(s, l)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unopened[sessionID] = &orphan{s, time.AfterFunc(orphanTime, func() {
+		if s := a.takeUnopened(sessionID); s != nil {
+			s.Close()
+		}
+	})}
+}
+
+// takeUnopened returns a session that was left, nil for none.
+func (a *Agents) takeUnopened(sessionID string) *Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.unopened[sessionID]
+	if o == nil {
+		return nil
+	}
+	delete(a.unopened, sessionID)
+	o.late.Stop()
+	return o.s
+}
+
+// unopenedSessions takes all that were left.
+func (a *Agents) unopenedSessions() (all []*Session) {
+	a.mu.Lock()
+	ids := slices.Collect(maps.Keys(a.unopened))
+	a.mu.Unlock()
+	for _, id := range ids {
+		if s := a.takeUnopened(id); s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // Leave is to be called when all sessions are closed, and returns what of their agents the
 // next program can have.
 func (a *Agents) Leave() []Left {
-	a.mu.Lock()
-	var orphans []string
-	for id := range a.orphan {
-		orphans = append(orphans, id)
-	}
-	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-	defer cancel()
-	for _, id := range orphans {
-		o := a.take(id)
-		if o == nil {
-			continue
-		}
-		child, err := o.child.Keep(ctx)
-		if err != nil {
-			o.end()
-			continue
-		}
-		a.mu.Lock()
-		a.left = append(a.left, Left{id, child, o.left.State})
-		a.mu.Unlock()
+	for _, s := range a.unopenedSessions() {
+		s.quiet = true
+		s.Close()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -357,47 +432,15 @@ func (a *Agents) Leave() []Left {
 
 // Close ends the agents that were left and whose sessions nobody has opened.
 func (a *Agents) Close() {
-	a.mu.Lock()
-	orphans := a.orphan
-	a.orphan = nil
-	a.mu.Unlock()
-	for _, o := range orphans {
-		o.late.Stop()
-		o.end()
+	var all sync.WaitGroup // none waits for another
+	for _, s := range a.unopenedSessions() {
+		all.Go(s.Close)
 	}
-}
-
-// adopt gives a session the agent that a former program has left for it. Nothing is read of it
-// before TakeUp. What cannot be read ends the agent: the run is resumed as after a crash.
-func (a *Agents) adopt(s *Session) {
-	o := a.take(s.id)
-	if o == nil {
-		return
-	}
-	var state leftState
-	err := json.Unmarshal(o.left.State, &state, lenient)
-	if err == nil && (state.Name != s.name || state.Workdir != s.workdir || state.Session == "") {
-		err = errors.New("it is another's")
-	}
-	if err != nil {
-		o.end()
-		return
-	}
-	p := newProcess(o.child)
-	p.conn = acp.Resume(state.Conn, o.child, writer{o.child, p.ctx})
-	p.said, p.session, p.lost, p.chosen = state.Said, state.Session, state.Lost, state.Chosen
-	s.queues = p.said.Queues()
-	s.offer, s.own = state.Offer, state.Own
-	s.process, s.was = p, &state.Conn
-	s.run, s.deaths, s.taken = state.Run, state.Deaths, state.Taken
-	s.cost, s.costFrom, s.costTold = state.Cost, state.CostFrom, state.CostTold
-	if state.Turn != nil {
-		s.turn = state.Turn.turn(s, p)
-	}
+	all.Wait()
 }
 
 // turn is the turn that was left.
-func (l *leftTurn) turn(s *Session, p *process) *turn {
+func (l *leftTurn) turn(s *Session, p *link) *turn {
 	t := newTurn(s, p, l.Run)
 	t.number, t.spoke, t.message, t.served = l.Number, l.Spoke, l.Message, l.Served
 	for _, left := range append(slices.Clone(l.Older), l.leftPrompt) {
@@ -461,15 +504,21 @@ func (l *leftTurn) turn(s *Session, p *process) *turn {
 func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, t := s.process, s.turn
-	if p == nil || s.was == nil || s.reading {
+	l, t := s.link, s.turn
+	if l == nil && t != nil { // its process has ended meanwhile
+		l = t.link
+	}
+	if l == nil || !s.left {
 		return false, false
 	}
-	s.reading = true
+	s.left = false
 	offered := s.newOffer()
 	go func() { // ends with the process
-		s.tell(p.ctx, model.AgentNews{Offer: offered})
-		s.serve(p)
+		s.tellEarly(l.ctx)
+		s.report(l.ctx, model.AgentNews{Offer: offered})
+		if l.takesUp() {
+			l.serve()
+		}
 	}()
 	if t == nil {
 		return true, false
@@ -488,4 +537,14 @@ func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
 		shown = shown || c.told && c.said > 0
 	}
 	return t.run == runID && t.number == turn && !t.cut, shown
+}
+
+// takesUp says that the session is at work again. first: its process is to be read from now on.
+func (l *link) takesUp() (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rests = false
+	first = !l.reading && !l.paused
+	l.reading = true
+	return first
 }

@@ -281,7 +281,7 @@ func (s *Session) learn(ctx context.Context, said acp.Offered) {
 	told := s.newOffer()
 	s.mu.Unlock()
 	if changed {
-		s.tell(ctx, model.AgentNews{Offer: told})
+		s.report(ctx, model.AgentNews{Offer: told})
 	}
 }
 
@@ -289,15 +289,15 @@ func (s *Session) learn(ctx context.Context, said acp.Offered) {
 func (s *Session) newOffer() *model.AgentOffer {
 	s.offer.Version++
 	told := s.offer.told()
-	told.Settled = s.process != nil && s.process.chosen
+	told.Settled = s.link != nil && s.link.chosen
 	return told
 }
 
 // learnFrom learns from an answer, before anything is read that comes behind it.
-func (s *Session) learnFrom(p *process) func(jsontext.Value, *acp.Error) {
+func (s *Session) learnFrom(p *link) func(jsontext.Value, *acp.Error) {
 	return func(raw jsontext.Value, refused *acp.Error) {
 		if refused == nil {
-			s.learn(p.ctx, offeredIn(raw))
+			s.learn(s.ctx, offeredIn(raw))
 		}
 	}
 }
@@ -361,7 +361,7 @@ func (s *Session) Choose(ctx context.Context, at model.AgentTurn, running bool, 
 		return "", err
 	}
 	s.mu.Lock()
-	p := s.process
+	p := s.link
 	s.mu.Unlock()
 	if p == nil {
 		return "", failedf("%s has ended", s.name)
@@ -377,7 +377,7 @@ func (s *Session) Choose(ctx context.Context, at model.AgentTurn, running bool, 
 }
 
 // set has the agent take a value.
-func (s *Session) set(ctx context.Context, p *process, id, value string) error {
+func (s *Session) set(ctx context.Context, p *link, id, value string) error {
 	o, err := s.find(id, value)
 	if err != nil {
 		return err
@@ -405,13 +405,13 @@ func (s *Session) set(ctx context.Context, p *process, id, value string) error {
 		}
 		said := offeredIn(raw)
 		if said.Options.Kind() != '[' { // it says nothing of what came of it
-			s.mark(p.ctx, id, value)
+			s.mark(s.ctx, id, value)
 		}
-		s.learn(p.ctx, said)
+		s.learn(s.ctx, said)
 	})
 	if err != nil {
 		spec, _ := s.agents.spec(s.name)
-		err = s.problem(spec, err)
+		err = spec.problem(err)
 	}
 	return err
 }
@@ -422,7 +422,7 @@ func (s *Session) mark(ctx context.Context, id, value string) {
 	s.offer.mark(id, value)
 	told := s.newOffer()
 	s.mu.Unlock()
-	s.tell(ctx, model.AgentNews{Offer: told})
+	s.report(ctx, model.AgentNews{Offer: told})
 }
 
 // mark says that an option has a value.
@@ -450,7 +450,7 @@ func offeredIn(raw jsontext.Value) (said acp.Offered) {
 
 // chooseAgain has an agent that was started take what people have chosen before. What it
 // does not take they are told.
-func (s *Session) chooseAgain(ctx context.Context, p *process, choices []model.AgentChoice) error {
+func (s *Session) chooseAgain(ctx context.Context, p *link, choices []model.AgentChoice) error {
 	for _, c := range choices {
 		s.mu.Lock()
 		has := slices.ContainsFunc(s.offer.all(), func(o option) bool { return o.ID == c.ID && o.Value == c.Value })
@@ -463,7 +463,7 @@ func (s *Session) chooseAgain(ctx context.Context, p *process, choices []model.A
 			return err
 		}
 		if err != nil {
-			s.tell(ctx, model.AgentNews{
+			s.report(ctx, model.AgentNews{
 				Code:    "agent_option_refused",
 				Warning: fmt.Sprintf("%s goes on without the chosen %s = %s: %v", s.name, c.ID, c.Value, err),
 			})
@@ -474,11 +474,11 @@ func (s *Session) chooseAgain(ctx context.Context, p *process, choices []model.A
 
 // opened returns the process that has the session open. With running a turn is under way,
 // which opens it: it knows what else there is to do then.
-func (s *Session) opened(ctx context.Context, at model.AgentTurn, running bool) (*process, error) {
+func (s *Session) opened(ctx context.Context, at model.AgentTurn, running bool) (*link, error) {
 	for {
 		s.mu.Lock()
-		p, wait := s.process, s.ready
-		if p != nil && p.ctx.Err() == nil && p.session != "" && p.chosen {
+		p, wait := s.link, s.ready
+		if p != nil && p.ctx.Err() == nil && p.chosen {
 			s.mu.Unlock()
 			return p, nil
 		}

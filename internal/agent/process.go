@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,26 +28,34 @@ const (
 	lastWords = 4 << 10
 )
 
-// process is a running agent.
+// process is a running agent. Sessions of a folder share it.
 type process struct {
-	p     Process
-	conn  *acp.Conn
-	said  acp.AgentSaid
-	ctx   context.Context // ends with the process; its cause says how
-	end   context.CancelCauseFunc
-	over  chan struct{} // closed once nothing is left of it
-	still chan struct{} // closed once nothing is read any more, after Pause
+	agents  *Agents
+	spec    Spec
+	key     string // of those that further sessions may join, "" for none
+	p       Process
+	conn    *acp.Conn
+	said    acp.AgentSaid
+	ctx     context.Context // ends with the process; its cause says how
+	end     context.CancelCauseFunc
+	started chan struct{} // closed once it has said what it can do; before, the fields above are not set
+	problem error         // why it has not
+	over    chan struct{} // closed once nothing is left of it
+	still   chan struct{} // closed once nothing is read any more, after a pause
+	making  chan struct{} // holds one while session/new is under way
+	sending chan struct{} // holds one while a prompt is sent
+	was     *acp.Left     // of the connection of a process that a former program has left
 
-	session string  // that is open in it, "" for none
-	lost    bool    // it does not know what was said before, and was not told yet
-	chosen  bool    // it has been told what people have chosen
-	told    *replay // what the agent has told again, until the next prompt is made
-	// of that, what the journal does not say it was sent: a power failure may have taken it
-	ahead []string
+	mu      sync.Mutex
+	links   []*link // its sessions
+	kept    []*link // of those that are closed, the ones for the next program
+	begins  *link   // whose session/new is under way
+	reading bool    // what it says is read, or was
+	paused  bool
+	culprit *Session // that has had it ended
 
-	mu     sync.Mutex
-	replay *replay // not nil while a session is loaded
-	last   string  // kind and message of what was told again last
+	isFinished bool
+	finished   chan struct{} // closed once all its sessions are being closed for good
 }
 
 // replay is what people have said in a session that an agent tells again.
@@ -92,7 +101,7 @@ const maxAhead = 64 << 10
 
 // lacks are those of the texts that the agent does not have: what it has before the
 // conversation is taken out of that. What is kept of the rest is bounded.
-func (p *process) lacks(fresh []model.Message) (out []model.Message) {
+func (p *link) lacks(fresh []model.Message) (out []model.Message) {
 	for _, m := range fresh {
 		if i := indexOf(p.ahead, m.Text); i >= 0 {
 			p.ahead = slices.Delete(p.ahead, i, i+1)
@@ -135,49 +144,63 @@ func (w writer) Write(line []byte) (int, error) {
 }
 
 // endedError says that an agent's process has ended.
-type endedError struct{ how string }
+type endedError struct {
+	how     string
+	culprit *Session // that has had it ended, nil where it ended by itself
+	crowded bool     // it had several sessions
+}
 
 func (e *endedError) Error() string { return e.how }
 
-// start starts an agent's program and asks what it can do.
-func (s *Session) start(ctx context.Context) (*process, error) {
-	spec, err := s.agents.spec(s.name)
-	if err != nil {
-		return nil, failedf("%v", err)
+// newProcess is not started yet.
+func newProcess(a *Agents, spec Spec) *process {
+	p := &process{
+		agents: a, spec: spec, started: make(chan struct{}), over: make(chan struct{}), still: make(chan struct{}),
+		finished: make(chan struct{}), making: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
-	path, err := spec.Path()
-	if err != nil {
-		return nil, failedf("%v", err)
-	}
-	child, err := s.agents.o().Start(s.ctx, spec, proc.Command{
-		Name: s.name, Path: path, Args: spec.Command, Dir: s.workdir,
-	})
-	if err != nil {
-		return nil, failedf("%v", err)
-	}
-	p := newProcess(child)
-	p.conn = acp.NewConn(child, writer{child, p.ctx})
-	s.mu.Lock()
-	s.reading = true
-	s.mu.Unlock()
-	go s.serve(p) // ends with the process
-	if err := p.greet(ctx, s.agents.o().Version); err != nil {
-		p.p.Stop()
-		<-p.over
-		return nil, s.problem(spec, err)
-	}
-	return p, nil
-}
-
-// newProcess has no connection yet.
-func newProcess(child Process) *process {
-	p := &process{p: child, over: make(chan struct{}), still: make(chan struct{})}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	return p
 }
 
+// start starts the agent's program and asks what it can do.
+func (p *process) start(workdir string) {
+	p.problem = p.launch(workdir)
+	if p.problem != nil {
+		p.agents.drop(p)
+		if p.conn == nil {
+			close(p.over)
+		} else {
+			p.p.Stop()
+			<-p.over
+		}
+	}
+	close(p.started)
+}
+
+func (p *process) launch(workdir string) error {
+	path, err := p.spec.Path()
+	if err != nil {
+		return failedf("%v", err)
+	}
+	child, err := p.agents.o().Start(p.ctx, p.spec, proc.Command{
+		Name: p.spec.Name, Path: path, Args: p.spec.Command, Dir: workdir,
+	})
+	if err != nil {
+		return failedf("%v", err)
+	}
+	p.p, p.conn = child, acp.NewConn(child, writer{child, p.ctx})
+	p.mu.Lock()
+	p.reading = true
+	p.mu.Unlock()
+	go p.serve() // ends with the process
+	if err := p.greet(p.agents.o().Version); err != nil {
+		return p.spec.problem(err)
+	}
+	return nil
+}
+
 // serve reads what an agent says until it ends, or the reading is paused.
-func (s *Session) serve(p *process) {
+func (p *process) serve() {
 	lost := make(chan struct{})
 	go func() { // ends with the process
 		select {
@@ -186,13 +209,12 @@ func (s *Session) serve(p *process) {
 		case <-lost:
 		}
 	}()
-	err := p.conn.Serve(handler{s, p})
+	err := p.conn.Serve(handler{p})
 	if errors.Is(err, proc.ErrPaused) {
 		close(lost)
 		close(p.still)
 		return
 	}
-	defer close(p.over)
 	p.p.Stop()
 	exit := p.p.Wait()
 	close(lost)
@@ -200,39 +222,82 @@ func (s *Session) serve(p *process) {
 	if words := strings.TrimSpace(p.p.Stderr(lastWords)); words != "" {
 		how += ": " + format.Clip(words[strings.LastIndexByte(words, '\n')+1:], 500)
 	}
-	p.end(&endedError{how})
+	p.agents.drop(p) // nobody joins it any more
+	p.mu.Lock()
+	links, culprit := slices.Clone(p.links), p.culprit
+	p.mu.Unlock()
+	p.end(&endedError{how, culprit, len(links) > 1})
 	p.conn.Close()
-	s.lost(p, how)
+	for _, l := range links {
+		l.s.lost(l)
+	}
+	close(p.over)
+	for _, l := range links {
+		l.gone()
+	}
+}
+
+// stop ends the process, and waits for that.
+func (p *process) stop() {
+	p.end(&endedError{how: "the daemon has ended it"}) // nobody takes in what it says
+	<-p.started
+	p.mu.Lock()
+	unread := !p.reading || p.paused
+	p.mu.Unlock()
+	switch {
+	case p.p == nil:
+	case unread: // and nobody waits for its end
+		p.p.Kill()
+		p.p.Wait()
+	default:
+		p.p.Stop()
+		<-p.over
+	}
+}
+
+// kill ends the process for a session, and its other sessions go on in another.
+func (p *process) kill(culprit *Session) {
+	p.mu.Lock()
+	p.culprit = cmp.Or(p.culprit, culprit)
+	others := len(p.links) > 1
+	p.mu.Unlock()
+	culprit.mu.Lock()
+	culprit.apart = culprit.apart || others
+	culprit.mu.Unlock()
+	p.p.Kill()
 }
 
 // ask calls a method of the agent's. The error is an *acp.Error where it refuses, and an
 // *endedError where it has ended.
-func (p *process) ask(ctx context.Context, method string, params, result any) error {
-	return p.askThen(ctx, method, params, result, nil)
+func (l *link) ask(ctx context.Context, method string, params, result any) error {
+	return l.askThen(ctx, method, params, result, nil)
 }
 
 // askThen is ask; then is called as [acp.Conn.CallThen] says.
-func (p *process) askThen(ctx context.Context, method string, params, result any,
+func (l *link) askThen(ctx context.Context, method string, params, result any,
 	then func(jsontext.Value, *acp.Error),
 ) error {
-	return p.answer(ctx, method, p.conn.Ask(method, params, then), result)
+	return l.answer(ctx, l.ctx, method, l.conn.Ask(method, params, then), result)
 }
 
-// answer waits for the answer to what was asked, as ask does.
-func (p *process) answer(ctx context.Context, method string, asked *acp.Question, result any) error {
+// answer waits for the answer to what was asked, as ask does, and as long as life.
+func (p *process) answer(ctx, life context.Context, method string, asked *acp.Question, result any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
+	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
 	raw, err := asked.Wait(ctx)
 	if err != nil && !errors.As(err, new(*acp.Error)) {
 		select {
 		case <-p.conn.Lost(): // before anybody has seen that the process ends
 			p.p.Stop()
-			<-p.over
+			select {
+			case <-p.over:
+			case <-p.still:
+			}
 		default:
 		}
-		if p.ctx.Err() != nil {
-			return context.Cause(p.ctx)
+		if life.Err() != nil {
+			return context.Cause(life)
 		}
 	}
 	if err != nil {
@@ -253,13 +318,13 @@ func read(method string, raw jsontext.Value, result any) error {
 }
 
 // greet learns what the agent can do.
-func (p *process) greet(ctx context.Context, version string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+func (p *process) greet(version string) error {
+	ctx, cancel := context.WithTimeout(p.ctx, startTime)
 	defer cancel()
-	err := p.ask(ctx, acp.Initialize, acp.InitializeRequest{
+	err := p.answer(ctx, p.ctx, acp.Initialize, p.conn.Ask(acp.Initialize, acp.InitializeRequest{
 		ProtocolVersion: acp.Version,
 		Client:          acp.Implementation{Name: "noused", Title: "noused", Version: version},
-	}, &p.said)
+	}, nil), &p.said)
 	if err == nil && p.said.ProtocolVersion != acp.Version {
 		err = fmt.Errorf("it speaks version %d of the Agent Client Protocol, and noused speaks version %d: update the "+
 			"older one", p.said.ProtocolVersion, acp.Version)
@@ -269,25 +334,25 @@ func (p *process) greet(ctx context.Context, version string) error {
 
 // problem is an error of an agent's in words for people. What ctx or the process's end say
 // stays as it is.
-func (s *Session) problem(spec Spec, err error) error {
+func (s Spec) problem(err error) error {
 	refused := new(acp.Error)
 	switch {
 	case errors.As(err, new(*endedError)), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
-		return failedf("%s has not answered for %v", s.name, startTime)
+		return failedf("%s has not answered for %v", s.Name, startTime)
 	case !errors.As(err, &refused):
-		return failedf("%s: %v", s.name, err)
-	case refused.Code == acp.AuthRequired && spec.SignIn != "":
-		return failedf("%s is not signed in: %s; sign in with: %s", s.name, s.words(refused), spec.SignIn)
+		return failedf("%s: %v", s.Name, err)
+	case refused.Code == acp.AuthRequired && s.SignIn != "":
+		return failedf("%s is not signed in: %s; sign in with: %s", s.Name, words(refused), s.SignIn)
 	case refused.Code == acp.AuthRequired:
-		return failedf("%s is not signed in: %s", s.name, s.words(refused))
+		return failedf("%s is not signed in: %s", s.Name, words(refused))
 	}
-	return fmt.Errorf("%s: %s", s.name, s.words(refused))
+	return fmt.Errorf("%s: %s", s.Name, words(refused))
 }
 
 // words are what an agent says of an error, with the detail that some put beside it.
-func (s *Session) words(e *acp.Error) string {
+func words(e *acp.Error) string {
 	text := e.Message
 	var data struct {
 		Message string `json:"message"`

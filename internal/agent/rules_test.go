@@ -75,7 +75,7 @@ func TestWhetherAnAgentHasTexts(t *testing.T) {
 		for _, text := range c.told {
 			r.add(true, text)
 		}
-		p := &process{ahead: r.beyond(c.said)}
+		p := &link{ahead: r.beyond(c.said)}
 		var fresh []model.Message
 		for _, text := range c.fresh {
 			fresh = append(fresh, model.Message{Text: text})

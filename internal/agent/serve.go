@@ -61,7 +61,7 @@ func (s *Session) Serve(ctx context.Context, call model.ToolCall) (model.ToolRes
 		defer s.mu.Unlock()
 		delete(s.serves, call.ID)
 	}()
-	t.in.put(ctx, event{kind: wanted, serving: v, line: len(call.Arguments) + len(call.Name)})
+	t.in.put(ctx, event{kind: wanted, serving: v, line: len(call.Arguments) + len(call.Name)}, 0)
 	select {
 	case res := <-v.answer:
 		return res, nil

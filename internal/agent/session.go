@@ -25,33 +25,38 @@ import (
 // again.
 const maxDeaths = 3
 
+// maxEarly is how many news are kept for a session that a former program has left.
+const maxEarly = 64
+
 // Session is an agent at work in one session.
 type Session struct {
 	agents            *Agents
 	id, name, workdir string
-	tell              func(context.Context, model.AgentNews)
-	ctx               context.Context // ends with Close
+	tell              func(context.Context, model.AgentNews) // set once it is opened
+	ctx               context.Context                        // ends with Close
 	cancel            context.CancelFunc
 	turnstile         chan struct{} // holds one while Stream or Call is at work
 	paused            chan struct{} // closed by Pause
 	calls             *budget.Part  // what is kept of calls; of who has entered
 
 	mu      sync.Mutex
-	process *process
+	link    *link
 	turn    *turn
 	run     string // that the agent has worked in last
 	deaths  int    // in it, since the agent has got on last
 	taken   int    // of the user messages, as took has said
 	closed  bool
+	apart   bool // it may have ended an agent with others in it
 	offer   offer
 	ready   chan struct{}       // closed once the session is open in a process; nil: nobody waits
 	own     []string            // MCP servers of the user's that the agent has itself
 	serves  map[string]*serving // calls of our tools that have no result yet, by id
-	reading bool                // what the process says is read, or was
 	queues  bool                // the agent takes a prompt while it works on another
 	steered bool                // a steer waits for the turn that begins
 	quiet   bool                // paused, and nothing is under way: the process may be left to the next program
-	was     *acp.Left           // of the connection of a process that a former program has left
+	left    bool                // a former program has left it, and TakeUp was not called
+	telling bool                // news are told
+	early   []model.AgentNews   // else: what is told then
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -137,11 +142,15 @@ func (s *Session) lacks(fresh, texts int) int {
 // it is not.
 func (s *Session) mayStartAgain(died *endedError) error {
 	s.mu.Lock()
-	s.deaths++
+	others := died.culprit != nil && died.culprit != s
+	if !others {
+		s.deaths++
+		s.apart = s.apart || died.crowded
+	}
 	n, sent := s.deaths, 0
 	if t := s.turn; t != nil {
 		sent = t.sent()
-		if t.process.ctx.Err() != nil {
+		if t.link.ctx.Err() != nil {
 			s.turn = nil
 			t.in.close()
 		}
@@ -155,9 +164,12 @@ func (s *Session) mayStartAgain(died *endedError) error {
 		s.took(sent) // nobody sends again what may be the reason
 		return failedf("%s has ended %d times without getting on: %s", s.name, n, died.how)
 	}
-	s.tell(s.ctx, model.AgentNews{
-		Code: "agent_ended", Warning: fmt.Sprintf("%s has ended (%s) and is started again", s.name, died.how),
-	})
+	warning := fmt.Sprintf("%s has ended (%s) and is started again", s.name, died.how)
+	if others {
+		warning = fmt.Sprintf("%s was ended, as it did not end a turn of session %s, and is started again", s.name,
+			died.culprit.id)
+	}
+	s.report(s.ctx, model.AgentNews{Code: "agent_ended", Warning: warning})
 	return nil
 }
 
@@ -168,7 +180,7 @@ func (s *Session) took(texts int) {
 	s.taken = max(s.taken, texts)
 	s.mu.Unlock()
 	if news {
-		s.tell(s.ctx, model.AgentNews{Took: texts})
+		s.report(s.ctx, model.AgentNews{Took: texts})
 	}
 }
 
@@ -218,10 +230,10 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 		return nil, err
 	}
 	defer done()
-	var p *process
+	var p *link
 	var lost bool
 	if further {
-		p = t.process
+		p = t.link
 		s.mu.Lock()
 		to.Fresh = min(to.Fresh, to.Texts-t.sent())
 		s.mu.Unlock()
@@ -248,8 +260,13 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 
 // begin sends a prompt of a turn.
 func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, blocks []acp.ContentBlock) error {
+	sent, err := t.link.calm(ctx)
+	if err != nil {
+		return err
+	}
+	defer sent()
 	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
-		s.tell(ctx, model.AgentNews{Prompted: *blocks[0].Text})
+		s.report(ctx, model.AgentNews{Prompted: *blocks[0].Text})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,8 +277,8 @@ func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, block
 		return model.ErrCancelled
 	}
 	p := &prompt{texts: to.Texts, over: make(chan struct{})}
-	p.question = t.process.conn.Ask(acp.SessionPrompt, acp.PromptRequest{
-		SessionID: t.process.session, Prompt: blocks,
+	p.question = t.link.conn.Ask(acp.SessionPrompt, acp.PromptRequest{
+		SessionID: t.link.session, Prompt: blocks,
 	}, t.hears(p))
 	s.turn, t.number, t.prompts = t, to.Turn, append(t.prompts, p)
 	if s.steered {
@@ -272,106 +289,127 @@ func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, block
 	return nil
 }
 
-// started returns the agent's process with the session open in it. lost reports that the
-// agent does not know what was said before.
-func (s *Session) started(ctx context.Context, to *model.AgentTurn) (p *process, lost bool, err error) {
+// started returns the session's link to the agent's process, with the session open in it. lost
+// reports that the agent does not know what was said before.
+func (s *Session) started(ctx context.Context, to *model.AgentTurn) (l *link, lost bool, err error) {
 	s.mu.Lock()
-	p = s.process
-	open := p != nil && p.ctx.Err() == nil && p.session != ""
+	l = s.link
+	open := l != nil && l.ctx.Err() == nil && l.chosen
 	if to.RunID != "" && to.RunID != s.run { // its deaths are its own
 		s.run, s.deaths = to.RunID, 0
 	}
+	apart := s.apart || s.deaths > 0
 	s.mu.Unlock()
 	if open {
-		return p, false, nil
+		return l, false, nil
 	}
-	if p, err = s.start(ctx); err != nil {
-		return nil, false, err
+	spec, err := s.agents.spec(s.name)
+	if err != nil {
+		return nil, false, failedf("%v", err)
 	}
+	l, lost, err = s.openAt(ctx, s.agents.join(s, spec, apart), to)
+	if err == nil || !l.joined || ctx.Err() != nil || errors.Is(err, errClosed) {
+		return l, lost, err
+	}
+	refused := l.refused
+	l, lost, err = s.openAt(ctx, s.agents.join(s, spec, true), to) // it may take one session alone
+	if err == nil && !lost && refused {
+		s.agents.oneEach(s.name)
+	}
+	return l, lost, err
+}
+
+// openAt opens the session in a process, once that is started.
+func (s *Session) openAt(ctx context.Context, l *link, to *model.AgentTurn) (_ *link, lost bool, err error) {
 	s.mu.Lock()
-	s.process, s.queues = p, p.said.Queues()
+	s.link = l
 	closed := s.closed
 	s.mu.Unlock()
-	if !closed {
-		lost, err = s.openIn(ctx, p, to)
+	select {
+	case <-l.started:
+		err = l.problem
+	case <-s.ctx.Done():
+		err = errClosed
+	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
 	if !closed && err == nil {
-		err = s.chooseAgain(ctx, p, to.Choices)
+		s.mu.Lock()
+		s.queues = l.said.Queues()
+		s.mu.Unlock()
+		if lost, err = s.openIn(ctx, l, to); err != nil {
+			l.refused, err = errors.As(err, new(*acp.Error)), l.spec.problem(err)
+		}
+	}
+	if !closed && err == nil {
+		err = s.chooseAgain(ctx, l, to.Choices)
 	}
 	if closed || err != nil {
-		p.p.Stop()
-		<-p.over
-		return nil, false, cmp.Or(errors.Join(err, context.Cause(ctx)), errClosed)
+		l.leave()
+		return l, false, cmp.Or(errors.Join(err, context.Cause(ctx)), errClosed)
 	}
 	s.mu.Lock()
-	p.chosen = true
+	l.chosen = true
 	if s.ready != nil {
 		close(s.ready)
 		s.ready = nil
 	}
 	s.mu.Unlock()
-	return p, lost, nil
+	return l, lost, nil
 }
 
 // openIn opens the session in a process: the one that the agent knows, or a new one.
-func (s *Session) openIn(ctx context.Context, p *process, to *model.AgentTurn) (lost bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	spec, err := s.agents.spec(s.name)
-	if err != nil {
-		return false, failedf("%v", err)
+func (s *Session) openIn(ctx context.Context, l *link, to *model.AgentTurn) (lost bool, err error) {
+	limit := startTime
+	if l.joined {
+		limit = joinTime
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	s.mu.Lock()
 	s.offer = offer{Version: s.offer.Version} // what it does not say again it has no more
 	s.mu.Unlock()
 	request := acp.OpenRequest{CWD: s.workdir, SessionID: to.Session}
-	if give := s.agents.o().Servers; give != nil && !spec.NoTools {
-		request.MCPServers = s.give(give, p.said.Capabilities.MCP.HTTP)
+	if give := s.agents.o().Servers; give != nil && !l.spec.NoTools {
+		request.MCPServers = s.give(give, l.said.Capabilities.MCP.HTTP)
 	}
 	if to.Session != "" {
 		doubt := to.Fresh > 0 && (to.Again || to.Turn > 1)
-		known, err := s.reopen(ctx, p, request, doubt)
+		known, err := s.reopen(ctx, l, request, doubt)
 		if err != nil {
-			return false, s.problem(spec, err)
+			return false, err
 		}
 		if known {
-			s.mu.Lock()
-			p.session = to.Session
-			s.mu.Unlock()
 			return false, nil
 		}
 	}
 	request.SessionID = ""
-	var made acp.SessionOnly
-	if err = p.askThen(ctx, acp.SessionNew, request, &made, s.learnFrom(p)); err == nil && made.SessionID == "" {
-		err = errors.New("its answer to session/new has no sessionId")
-	}
-	if err == nil && len(made.SessionID) > maxID {
-		err = fmt.Errorf("its sessionId has %d bytes, want at most %d", len(made.SessionID), maxID)
-	}
+	made, err := l.makeNew(ctx, request)
 	if err != nil {
-		return false, s.problem(spec, err)
+		return false, err
 	}
 	s.mu.Lock()
-	p.session = made.SessionID
 	s.cost, s.costTold = 0, true // a new one has cost nothing
 	s.mu.Unlock()
-	news := model.AgentNews{Session: made.SessionID}
+	news := model.AgentNews{Session: made}
 	if lost = to.Session != "" && to.Texts > to.Fresh; lost {
 		news.Code = "agent_forgot"
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
-	to.Session = made.SessionID
-	s.tell(ctx, news)
+	to.Session = made
+	s.report(ctx, news)
 	return lost, nil
 }
 
 // reopen has an agent take up a session that it knows. False: it cannot, or refuses. With doubt
 // it may have texts that nobody has said it has: what it tells again says so.
-func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenRequest, doubt bool) (bool, error) {
+func (s *Session) reopen(ctx context.Context, p *link, request acp.OpenRequest, doubt bool) (bool, error) {
 	s.mu.Lock()
 	s.costTold = false
 	s.mu.Unlock()
+	if !p.call(request.SessionID) {
+		return false, nil
+	}
 	resume := func() (bool, error) { return p.accepts(ctx, acp.SessionResume, request, s.learnFrom(p)) }
 	load := func() (bool, error) { return s.load(ctx, p, request) }
 	var ways []func() (bool, error)
@@ -389,11 +427,15 @@ func (s *Session) reopen(ctx context.Context, p *process, request acp.OpenReques
 			return known, err
 		}
 	}
+	p.uncall()
+	if p.joined && len(ways) > 0 {
+		return false, acp.Errorf(acp.InvalidRequest, "it does not take the session up beside others")
+	}
 	return false, nil
 }
 
 // accepts asks a method of the agent's, and reports whether it does not refuse.
-func (p *process) accepts(ctx context.Context, method string, request acp.OpenRequest,
+func (p *link) accepts(ctx context.Context, method string, request acp.OpenRequest,
 	then func(jsontext.Value, *acp.Error),
 ) (bool, error) {
 	err := p.askThen(ctx, method, request, nil, then)
@@ -404,7 +446,7 @@ func (p *process) accepts(ctx context.Context, method string, request acp.OpenRe
 }
 
 // load is reopen for an agent that tells the session again.
-func (s *Session) load(ctx context.Context, p *process, request acp.OpenRequest) (bool, error) {
+func (s *Session) load(ctx context.Context, p *link, request acp.OpenRequest) (bool, error) {
 	told := &replay{}
 	p.mu.Lock()
 	p.replay = told
@@ -439,7 +481,7 @@ func textsOf(messages []model.Message) (texts []string) {
 
 // blocks are the prompt of a turn: the texts that the agent does not have, or how it goes
 // on. With lost what was said before comes first.
-func (s *Session) blocks(p *process, to *model.AgentTurn, messages, fresh []model.Message, lost bool) (
+func (s *Session) blocks(p *link, to *model.AgentTurn, messages, fresh []model.Message, lost bool) (
 	out []acp.ContentBlock,
 ) {
 	if len(fresh) == 0 {
@@ -535,7 +577,7 @@ func (s *Session) Cut() {
 	}
 	t.refuse()
 	s.dropServed()
-	t.process.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.process.session})
+	t.link.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.link.session})
 	s.cutTurn(t)
 }
 
@@ -550,7 +592,7 @@ func (s *Session) isCut(t *turn) bool {
 func (s *Session) cutTurn(t *turn) {
 	t.cut = true
 	t.in.close()
-	late := time.AfterFunc(cancelTime, t.process.p.Kill)
+	late := time.AfterFunc(cancelTime, func() { t.link.kill(s) })
 	go func() { // ends with the turn
 		<-t.over
 		late.Stop()
@@ -558,23 +600,23 @@ func (s *Session) cutTurn(t *turn) {
 }
 
 // lost is called when a process has ended.
-func (s *Session) lost(p *process, how string) {
+func (s *Session) lost(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process == p {
-		s.process = nil
+	if s.link == l {
+		s.link = nil
 	}
 }
 
-// Close ends the agent, and waits for that. After Pause it leaves the agent to the next
-// program, where that can be.
+// Close ends the session's part in the agent, and the agent where it is the last, and waits for
+// that. After Pause it leaves the agent to the next program, where that can be.
 func (s *Session) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.dropServed()
-	p, quiet, unread := s.process, s.quiet, s.quiet || !s.reading
+	l, quiet := s.link, s.quiet
 	s.mu.Unlock()
-	if p != nil && quiet && s.leaveProcess(p) {
+	if l != nil && quiet && l.keep() {
 		s.cancel()
 		return
 	}
@@ -585,18 +627,44 @@ func (s *Session) Close() {
 	}
 	s.mu.Unlock()
 	s.giveBack()
+	if l != nil {
+		l.leave()
+	}
+}
+
+// report tells news. Of a session that nobody has taken up yet it keeps some.
+func (s *Session) report(ctx context.Context, news model.AgentNews) {
+	s.mu.Lock()
+	tell := s.tell
 	switch {
-	case p == nil:
-	case unread: // and nobody waits for its end
-		p.p.Kill()
-		p.p.Wait()
-	default:
-		p.end(&endedError{"the daemon has ended it"}) // nobody takes in what it says
-		p.p.Stop()
-		select {
-		case <-p.over:
-		case <-p.still: // just now: nobody waits for its end
-			p.p.Wait()
+	case s.closed:
+		tell = nil
+	case !s.telling:
+		tell = nil
+		if s.early = append(s.early, news); len(s.early) > maxEarly {
+			s.early = slices.Clone(s.early[1:])
+		}
+	}
+	s.mu.Unlock()
+	if tell != nil {
+		tell(ctx, news)
+	}
+}
+
+// tellEarly tells what was kept of news, and from then on all.
+func (s *Session) tellEarly(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		early := s.early
+		s.early, s.telling = nil, len(early) == 0
+		s.mu.Unlock()
+		if len(early) == 0 {
+			return
+		}
+		for _, news := range early {
+			if s.tell != nil { // else nobody has opened it
+				s.tell(ctx, news)
+			}
 		}
 	}
 }

@@ -6,18 +6,25 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"noused/internal/model"
 )
 
 // Try starts an agent in a folder, has it say what it is, and ends it again. It waits for no
 // longer than limit. The error has the agent's own words.
 func (a *Agents) Try(ctx context.Context, name, workdir string, limit time.Duration) (said string, err error) {
-	s := a.Open("", name, workdir, func(context.Context, model.AgentNews) {})
-	defer s.Close()
+	spec, err := a.spec(name)
+	if err != nil {
+		return "", err
+	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p, err := s.start(limited)
+	p := newProcess(a, spec)
+	go p.start(workdir) // ends with stop
+	defer p.stop()
+	select {
+	case <-p.started:
+		err = p.problem
+	case <-limited.Done():
+	}
 	ended := new(endedError)
 	switch {
 	case ctx.Err() != nil:
@@ -32,7 +39,5 @@ func (a *Agents) Try(ctx context.Context, name, workdir string, limit time.Durat
 	if about := p.said.Agent; about != nil {
 		said = strings.TrimSpace(about.Name + " " + about.Version)
 	}
-	p.p.Stop()
-	<-p.over
 	return said, nil
 }

@@ -17,11 +17,11 @@ import (
 // turn is what an agent works on: a prompt, and where it takes prompts while it works those that
 // have come meanwhile, each for a steer.
 type turn struct {
-	s       *Session
-	process *process
-	run     string
-	in      *inbox
-	over    chan struct{} // closed once it is cut, and its prompts are answered or the process has ended
+	s    *Session
+	link *link
+	run  string
+	in   *inbox
+	over chan struct{} // closed once it is cut, and its prompts are answered or the process has ended
 
 	// Guarded by the session. number and prompts change while it is entered.
 	number  int
@@ -45,9 +45,9 @@ type prompt struct {
 	over     chan struct{} // closed once it is answered, or the process has ended
 }
 
-func newTurn(s *Session, p *process, run string) *turn {
+func newTurn(s *Session, l *link, run string) *turn {
 	return &turn{
-		s: s, process: p, run: run, in: newInbox(s.agents.words), over: make(chan struct{}), calls: map[string]*call{},
+		s: s, link: l, run: run, in: newInbox(s.agents.words), over: make(chan struct{}), calls: map[string]*call{},
 	}
 }
 
@@ -94,7 +94,7 @@ func (t *turn) refuse() {
 
 // wait waits for the answer to a prompt.
 func (t *turn) wait(p *prompt) {
-	err := t.process.answer(context.Background(), acp.SessionPrompt, p.question, nil)
+	err := t.link.answer(context.Background(), t.link.ctx, acp.SessionPrompt, p.question, nil)
 	died := errors.As(err, new(*endedError))
 	t.s.mu.Lock()
 	cut := t.cut
@@ -103,8 +103,8 @@ func (t *turn) wait(p *prompt) {
 		t.s.took(p.texts)
 	}
 	if died {
-		<-t.process.over
-		t.in.put(t.process.ctx, event{kind: gone, err: err})
+		<-t.link.over
+		t.in.put(t.link.ctx, event{kind: gone, err: err}, 0)
 	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -131,7 +131,20 @@ func (t *turn) hears(p *prompt) func(jsontext.Value, *acp.Error) {
 		} else {
 			e.err = read(acp.SessionPrompt, raw, &e.answer)
 		}
-		t.in.put(t.process.ctx, e)
+		t.hear(e)
+	}
+}
+
+// hear takes in what the agent does in the turn. Where nobody does that in time, and other
+// sessions wait for it, the turn is cut.
+func (t *turn) hear(e event) {
+	for !t.in.put(t.link.ctx, e, roomTime) {
+		if t.link.isShared() {
+			t.link.conn.Notify(acp.SessionCancel, acp.SessionOnly{SessionID: t.link.session})
+			t.in.choke(event{kind: choked, err: failedf("%s has said more than could be taken in, and other sessions of it "+
+				"waited for that", t.s.name)})
+			return
+		}
 	}
 }
 
@@ -167,10 +180,10 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 	spec, _ := s.agents.spec(s.name)
 	e, err := t.in.next(ctx, s.paused, spec.Idle)
 	if errors.Is(err, errSilent) {
-		t.process.p.Kill()
+		t.link.kill(s)
 		e, err = t.in.next(ctx, nil, 0)
 		if e.kind == gone {
-			e.err = &endedError{fmt.Sprintf("it said nothing for %v", spec.Idle)}
+			e.err = &endedError{how: fmt.Sprintf("it said nothing for %v", spec.Idle), culprit: s}
 		}
 	}
 	switch {
@@ -242,6 +255,9 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 			if !yield(model.Delta{Usage: usageOf(e.answer.Usage)}, nil) {
 				return nil
 			}
+		case choked:
+			s.Cut()
+			return e.err
 		case gone:
 			return e.err
 		}
@@ -296,7 +312,7 @@ func (s *Session) finish(t *turn, e event, yield func(model.Delta, error) bool) 
 	s.mu.Unlock()
 	if e.err != nil {
 		spec, _ := s.agents.spec(s.name)
-		return s.problem(spec, e.err)
+		return spec.problem(e.err)
 	}
 	stop := model.StopEnd
 	switch e.answer.StopReason {

@@ -61,28 +61,40 @@ type known struct{ said []string }
 
 // guest is an agent's process.
 type guest struct {
-	l    *life
-	name string
-	over chan struct{} // closed when it ends
-	once sync.Once
-	in   *io.PipeWriter
-	out  *io.PipeReader
-	say  *io.PipeWriter
-	all  sync.WaitGroup
+	l     *life
+	name  string
+	over  chan struct{} // closed when it ends
+	once  sync.Once
+	input *io.PipeWriter
+	out   *io.PipeReader
+	say   *io.PipeWriter
+	all   sync.WaitGroup
 
-	mu     sync.Mutex
+	mu    sync.Mutex
+	works map[string]*works   // by session
+	waits map[int]chan string // permissions, by the request's id
+}
+
+// works is what an agent does in a session.
+type works struct {
 	busy   int           // prompts that have no answer
 	latest chan struct{} // closed once the latest of them has
 	ending bool          // they were cancelled
 	cancel chan struct{} // closed where they are to end
+}
 
-	waits map[int]chan string // permissions, by the request's id
+// in is what the agent does in a session. g.mu is held.
+func (g *guest) in(session string) *works {
+	if g.works[session] == nil {
+		g.works[session] = &works{}
+	}
+	return g.works[session]
 }
 
 func (l *life) guest(name string) *guest {
-	g := &guest{l: l, name: name, over: make(chan struct{}), waits: map[int]chan string{}}
+	g := &guest{l: l, name: name, over: make(chan struct{}), works: map[string]*works{}, waits: map[int]chan string{}}
 	var in *io.PipeReader
-	in, g.in = io.Pipe()
+	in, g.input = io.Pipe()
 	g.out, g.say = io.Pipe()
 	g.all.Go(func() { g.serve(in) })
 	g.all.Go(func() { // with the daemon it ends, too
@@ -98,14 +110,14 @@ func (l *life) guest(name string) *guest {
 func (g *guest) Read(b []byte) (int, error) { return g.out.Read(b) }
 
 func (g *guest) Write(_ context.Context, line []byte) error {
-	_, err := g.in.Write(line)
+	_, err := g.input.Write(line)
 	return err
 }
 
 func (g *guest) Kill() {
 	g.once.Do(func() {
 		close(g.over)
-		_ = g.in.Close()
+		_ = g.input.Close()
 		_ = g.say.Close()
 		_ = g.out.CloseWithError(io.EOF)
 	})
@@ -156,10 +168,11 @@ func (g *guest) serve(in *io.PipeReader) {
 			g.answered(a)
 		case "session/cancel":
 			g.mu.Lock()
-			g.ending = true
-			if g.cancel != nil && !g.chance("cancel").deaf {
-				close(g.cancel)
-				g.cancel = nil
+			does := g.in(a.Params.SessionID)
+			does.ending = true
+			if does.cancel != nil && !g.chance("cancel").deaf {
+				close(does.cancel)
+				does.cancel = nil
 			}
 			g.mu.Unlock()
 		case "session/prompt":
@@ -174,13 +187,19 @@ func (g *guest) serve(in *io.PipeReader) {
 func (g *guest) prompted(a ask) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.busy > 0 {
-		g.l.w.crowds(g)
-	} else {
-		g.cancel, g.ending = make(chan struct{}), false
+	does := g.in(a.Params.SessionID)
+	for id, other := range g.works {
+		if id != a.Params.SessionID && other.busy > 0 {
+			g.l.w.shares()
+		}
 	}
-	cancel, before, done := g.cancel, g.latest, make(chan struct{})
-	g.busy, g.latest = g.busy+1, done
+	if does.busy > 0 {
+		g.l.w.crowds(g, does)
+	} else {
+		does.cancel, does.ending = make(chan struct{}), false
+	}
+	cancel, before, done := does.cancel, does.latest, make(chan struct{})
+	does.busy, does.latest = does.busy+1, done
 	g.all.Go(func() {
 		defer close(done)
 		if before != nil {
@@ -195,20 +214,20 @@ func (g *guest) prompted(a ask) {
 }
 
 // crowds takes in that an agent is sent a prompt while another is open. g.mu is held.
-func (w *world) crowds(g *guest) {
+func (w *world) crowds(g *guest, does *works) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sometimes("an agent is sent a prompt while it works")
-	if !w.queues(g.name) || g.ending {
-		w.fail("%s is sent a prompt while another is open, cancelled: %t", g.name, g.ending)
+	if !w.queues(g.name) || does.ending {
+		w.fail("%s is sent a prompt while another is open, cancelled: %t", g.name, does.ending)
 	}
 }
 
 // follows reports that another prompt has come since.
-func (g *guest) follows(done chan struct{}) bool {
+func (g *guest) follows(session string, done chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.latest != done
+	return g.in(session).latest != done
 }
 
 // mood is what a seed says of something that an agent does.
@@ -341,7 +360,7 @@ func (g *guest) work(a ask, cancel, done chan struct{}) {
 			stop = "cancelled"
 		default:
 		}
-		if stop == "end_turn" && g.follows(done) && chance.IntN(2) == 0 {
+		if stop == "end_turn" && g.follows(session, done) && chance.IntN(2) == 0 {
 			stop = []string{"cancelled", "end_turn"}[chance.IntN(2)]
 			g.l.w.handsOver()
 			break
@@ -381,9 +400,15 @@ func (g *guest) work(a ask, cancel, done chan struct{}) {
 		}
 	}
 	g.mu.Lock()
-	g.busy--
+	g.in(session).busy--
 	g.mu.Unlock()
 	g.reply(a, map[string]any{"stopReason": stop})
+}
+
+func (w *world) shares() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sometimes("an agent works in several sessions at once")
 }
 
 func (w *world) handsOver() {

@@ -128,6 +128,7 @@ var places = []string{
 	"a session is deleted",
 	"a steer while an approval waits",
 	"a hosted run completes",
+	"an agent works in several sessions at once",
 	"an agent is sent a prompt while it works",
 	"an agent ends a prompt for the one that came meanwhile",
 	"a text has an image",

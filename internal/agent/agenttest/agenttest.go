@@ -30,7 +30,8 @@ const (
 	// Can are the capabilities, with commas: load, resume, image, old, auth, mute; options,
 	// modes and commands to choose from, and poor, which refuses one; always, which has no
 	// other answer to what it asks; queue, which takes a prompt while it works and works on it
-	// after that; handoff, which does so and ends the one before as cancelled.
+	// after that; handoff, which does so and ends the one before as cancelled; close, which learns
+	// of sessions that are closed; one, which has one session; same, which names all alike.
 	Can = "AGENTTEST_CAN"
 )
 
@@ -47,6 +48,7 @@ type agent struct {
 	last     int
 	waits    map[string]chan jsontext.Value // answers to what the agent has asked
 	sessions map[string]*session
+	made     int // sessions
 	greeted  bool
 	work     sync.WaitGroup
 }
@@ -196,6 +198,13 @@ func (a *agent) handle(line []byte) {
 		a.choose(m.Method, m.Params, s, reply, func(why string) {
 			a.send(object{"id": id, "error": object{"code": -32602, "message": why}})
 		})
+	case "session/close":
+		if s == nil || !slices.Contains(a.can, "close") {
+			a.wrong("session/close of %q", p.SessionID)
+		}
+		a.log("close %s", s.id)
+		delete(a.sessions, s.id)
+		reply(object{})
 	case "$/cancel_request":
 	default:
 		a.send(object{"id": id, "error": object{"code": -32601, "message": "no such method"}})
@@ -217,6 +226,9 @@ func (a *agent) greet(version int, reply func(any)) {
 	if slices.Contains(a.can, "resume") {
 		sessions["resume"] = object{}
 	}
+	if slices.Contains(a.can, "close") {
+		sessions["close"] = object{}
+	}
 	reply(object{
 		"protocolVersion": version, "agentInfo": object{"name": "agenttest", "version": "1"},
 		"agentCapabilities": object{
@@ -234,8 +246,17 @@ func (a *agent) open(method, id string, request jsontext.Value, reply func(any),
 		a.send(object{"id": request, "error": object{"code": -32000, "message": "Authentication required"}})
 		return
 	}
+	if slices.Contains(a.can, "one") && len(a.sessions) > 0 {
+		a.log("refuse")
+		a.send(object{"id": request, "error": object{"code": -32600, "message": "one session is enough"}})
+		return
+	}
 	if method == "session/new" {
-		id = fmt.Sprintf("s-%d-%d", os.Getpid(), len(a.sessions)+1)
+		a.made++
+		id = fmt.Sprintf("s-%d-%d", os.Getpid(), a.made)
+		if slices.Contains(a.can, "same") {
+			id = fmt.Sprintf("s-%d", os.Getpid())
+		}
 		a.sessions[id] = newSession(id, servers)
 		a.log("new %s", id)
 		reply(a.offers(a.sessions[id], object{"sessionId": id}))
@@ -419,6 +440,8 @@ func (a *agent) step(s *session, name, rest string) {
 		call(object{"status": "failed"})
 	case "ask":
 		call(object{"status": map[bool]string{true: "completed", false: "failed"}[a.ask(s, id, more)]})
+	case "asking": // and does not wait for the answer
+		a.work.Go(func() { a.ask(s, id, more) })
 	case "may": // ask, and go on with the call
 		if a.ask(s, id, more) {
 			call(object{"status": "in_progress"})
@@ -503,6 +526,11 @@ func (a *agent) trouble(s *session, name, rest string) {
 		if cmd.Start() == nil {
 			a.log("child %d", cmd.Process.Pid)
 		}
+	case "foreign": // asks in a session that nobody knows
+		raw := a.request("session/request_permission", object{
+			"sessionId": "nobody", "toolCall": object{"toolCallId": "c9"}, "options": []object{},
+		})
+		a.log("foreign %s", raw)
 	case "elsewhere":
 		a.update("nobody", object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": rest}})
 	default:
