@@ -107,8 +107,8 @@ func (h *Hub) toolsOfParent(ctx context.Context, id string, tools []string) erro
 	case err != nil:
 		return err
 	case missing != "":
-		return protocol.Rejectf(protocol.Forbidden, "tools: the parent, session %s, does not have %.80q, and a child has no more",
-			parent, missing)
+		return protocol.Rejectf(protocol.Forbidden,
+			"tools: the parent, session %s, does not have %.80q, and a child has no more", parent, missing)
 	}
 	return nil
 }

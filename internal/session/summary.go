@@ -66,7 +66,8 @@ func (s summarised) bytes() int {
 	for _, id := range s.Children {
 		children += 16 + len(id)
 	}
-	return summaryBytes + children + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Agent) + len(s.Said) +
+	return summaryBytes + children + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) +
+		len(s.Agent) + len(s.Said) +
 		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL) +
 		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL) + s.Parent.bytes()
 }

@@ -130,7 +130,7 @@ func (t *Transcript) state(b *block) conversation.CallState {
 func (t *Transcript) layAgent(b *block, list []argument, add func(style, string)) {
 	switch c := t.childOf(b); {
 	case c.Working:
-		add(asCut, cell.Line(strings.TrimSpace(c.Doing+"  "+c.Said), maxHead))
+		add(asCut, cell.Line(strings.Trim(c.Doing+" · "+c.Said, " ·"), maxHead))
 	case b.Call.State == conversation.Failed:
 		t.layFailure(b.Call, add)
 	case b.Call.State == conversation.Waiting, b.Call.State.Over() && inBackground(list):

@@ -1,0 +1,98 @@
+package transcript
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"noused/internal/client/conversation"
+	"noused/internal/protocol"
+)
+
+// viewed is what a view shows, without the ends of its lines.
+func viewed(t *Transcript) string {
+	lines := t.View(12)
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A call of the tool agent says what its child does, live and in one block, also before it is told to begin;
+// once it is over its answer is folded away.
+func TestACallShowsItsChild(t *testing.T) {
+	tr := fresh(Look{Width: 80})
+	first := call("k1", "agent", `{"description":"Run the tests","prompt":"Run them all.","agent":"explore"}`)
+	second := call("k2", "agent", `{"prompt":"Read the manual"}`)
+	later := call("k3", "agent", `{"description":"Measure","prompt":"x","background":true}`)
+	for _, ev := range said("m1", "assistant", "Three look.", first, second, later) {
+		tr.Apply(ev, noon)
+	}
+	tr.Apply(begun(first), noon)
+	tr.Apply(told(first, "", `{"type":"child_session","session_id":"ses-2","run_id":"run-2"}`), noon)
+	cost := &protocol.Cost{Amount: 0.25, Currency: "USD"}
+	tr.SetChild("k1", Child{
+		ID: "ses-2", Working: true, Began: noon, Doing: "bash 2s", Said: "ok 14 of 20",
+		Usage: protocol.Usage{InputTokens: 3200, OutputTokens: 47, Cost: cost},
+	})
+	tr.SetChild("k2", Child{ID: "ses-3", Over: true, Said: "It has four parts."})
+	see := func(want ...string) {
+		t.Helper()
+		got := viewed(tr)
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("no %q in\n%s", text, got)
+			}
+		}
+	}
+	see("agent  Run the tests · explore  3.0 s, 3.2k in, 47 out, 0.25 USD", "    bash 2s · ok 14 of 20",
+		"✓ agent  Read the manual", "    It has four parts.", "· agent  Measure  waiting, in the background")
+	if !tr.Animating() {
+		t.Error("nothing moves while a child works")
+	}
+	tr.SetChild("k1", Child{ID: "ses-2", Over: true, Gone: true})
+	tr.Apply(done(first, "All 20 pass."), noon)
+	see("✓ agent  Run the tests · explore  1.2 s, deleted")
+	if got := viewed(tr); strings.Contains(got, "All 20 pass.") {
+		t.Errorf("the answer is not folded:\n%s", got)
+	}
+	tr.ToggleAll()
+	see("All 20 pass.", "Run them all.")
+	if got := tr.Delegations(); len(got) != 3 || got[0] != (Delegation{"k1", "ses-2", true}) || got[1].Over {
+		t.Errorf("got %+v", got)
+	}
+	tr.SetChild("k3", Child{
+		ID: "ses-4", Working: true, Began: noon.Add(-time.Minute), Asks: true, Doing: "waits for approval",
+	})
+	see("! agent  Measure  asks, 1 min 03 s, in the background")
+}
+
+// A conversation that was left is come back to where it was, with what was folded and in focus.
+func TestAConversationIsComeBackTo(t *testing.T) {
+	tr := fresh(Look{Width: 80})
+	for _, ev := range story() {
+		tr.Apply(ev, noon)
+	}
+	tr.View(6)
+	tr.Focus(-1)
+	tr.Focus(-1)
+	tr.ToggleFocused()
+	want := viewed(tr)
+	mark, notes := tr.Mark(), story()
+	tr.Clear()
+	for _, ev := range said("m9", "assistant", "another session") {
+		tr.Apply(ev, noon)
+	}
+	tr.Clear()
+	for _, ev := range notes {
+		tr.Apply(ev, noon)
+	}
+	tr.End()
+	tr.Return(mark)
+	if got := viewed(tr); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if tr.focus == nil || tr.focus.Kind != conversation.Tool {
+		t.Error("the focus is lost")
+	}
+}
