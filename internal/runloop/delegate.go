@@ -225,7 +225,7 @@ func (h *Hub) enter(ctx context.Context, d *delegate) error {
 		return cmp.Or(context.Cause(ctx), errHalted)
 	}
 	d.entered = true
-	return nil
+	return context.Cause(ctx) // the place may have come with the end of the loop: then the next one begins the child
 }
 
 // watchChild waits for the end of a child's run, which it begins with start. errNotBegun:
