@@ -2,8 +2,10 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,6 +59,39 @@ func TestChildrenInTheBackgroundAreNoChain(t *testing.T) {
 	children, err := query(context.Background(), f.Hub, id, count)
 	if err != nil || children != 1 {
 		t.Errorf("it has %d children, %v, want 1", children, err)
+	}
+	f.stop()
+	heard.check(t)
+}
+
+// A run that ends while its session is about to be deleted may have made a child: the session
+// stays, unless its children are to go with it (found by the simulator).
+func TestAChildThatIsMadeMeanwhileIsNoOrphan(t *testing.T) {
+	heard, ends := newHearing(), make(chan string, 100)
+	heard.notify = func(ev protocol.Event) {
+		if _, ended := ev.(protocol.AgentEnd); ended {
+			ends <- ev.Where().SessionID
+		}
+	}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, nil)
+	id := f.session()
+	f.ask(id, "begin")
+	for n := 0; n < 2; {
+		if <-ends == id {
+			n++
+		}
+	}
+	ctx := context.Background()
+	err := f.deleteAlone(ctx, id) // as if it had had none before
+	var wire *protocol.Error
+	if !errors.As(err, &wire) || wire.Reason() != protocol.HasChildren {
+		t.Errorf("got %v, want that it has a child", err)
+	}
+	if _, err := f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: id, Children: true}); err != nil {
+		t.Error(err)
+	}
+	if ids, err := f.env.Store.IDs(); err != nil || slices.Contains(ids, id) || len(ids) > 1 { // one is the active one
+		t.Errorf("left are %v, %v", ids, err)
 	}
 	f.stop()
 	heard.check(t)

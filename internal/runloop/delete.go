@@ -12,8 +12,12 @@ import (
 )
 
 // deleteIn ends the loop of a session that is to be deleted, unless something
-// is going on in it. Its reply is the last thing the loop does.
-type deleteIn struct{ ticket ticket }
+// is going on in it, or it has children that are there. Its reply is the last thing
+// the loop does.
+type deleteIn struct {
+	ticket ticket
+	there  func(child string) bool
+}
 
 func (in deleteIn) step(m *machine) {
 	switch {
@@ -23,10 +27,18 @@ func (in deleteIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
 	case m.phase == rewinding:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
+	case slices.ContainsFunc(m.s.Children, in.there):
+		m.refuse(in.ticket, hasChildren(m.s.ID, slices.DeleteFunc(slices.Clone(m.s.Children),
+			func(id string) bool { return !in.there(id) })))
 	default:
 		m.deleted = true
 		m.reply(in.ticket, nil)
 	}
+}
+
+func hasChildren(id string, children []string) *protocol.Error {
+	return protocol.Rejectf(protocol.HasChildren, "session %s has %s: nous delete --children deletes them with it", id,
+		format.Count(len(children), "child session"))
 }
 
 // deleteSession closes a session and removes it from the disk. The session's own
@@ -37,38 +49,61 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	if err := h.unwanted(ctx, id); err != nil {
 		return protocol.SessionDeleted{}, err
 	}
-	children, err := h.childrenOf(ctx, id)
+	for {
+		err := h.deleteChildren(ctx, p)
+		if err == nil {
+			err = h.deleteAlone(ctx, id)
+		}
+		var wire *protocol.Error
+		switch {
+		case err == nil:
+			return protocol.SessionDeleted{SessionID: id}, nil
+		case p.Children && errors.As(err, &wire) && wire.Reason() == protocol.HasChildren:
+			// a run has made one meanwhile, and ended
+		default:
+			return protocol.SessionDeleted{}, err
+		}
+	}
+}
+
+// deleteChildren deletes a session's children, and theirs, or says that there are some.
+func (h *Hub) deleteChildren(ctx context.Context, p protocol.DeleteSessionParams) error {
+	children, err := h.childrenOf(ctx, p.SessionID)
 	switch {
 	case err != nil:
-		return protocol.SessionDeleted{}, err
+		return err
 	case len(children) > 0 && !p.Children:
-		return protocol.SessionDeleted{}, protocol.Rejectf(protocol.HasChildren,
-			"session %s has %s: nous delete --children deletes them with it", id, format.Count(len(children), "child session"))
+		return hasChildren(p.SessionID, children)
 	}
 	for _, child := range children {
 		_, err := h.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: child, Children: true})
 		if err != nil && !gone(err) {
-			return protocol.SessionDeleted{}, err
+			return err
 		}
 	}
+	return nil
+}
+
+// deleteAlone deletes a session that has no children.
+func (h *Hub) deleteAlone(ctx context.Context, id string) error {
 	l, unclaim, err := h.claim(ctx, id)
 	if err != nil {
-		return protocol.SessionDeleted{}, err
+		return err
 	}
 	defer unclaim()
 	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
-		return protocol.SessionDeleted{}, err
+		return err
 	}
 	switch err := h.erase(ctx, id); {
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
-		return protocol.SessionDeleted{}, notFound(id)
+		return notFound(id)
 	case err != nil:
-		return protocol.SessionDeleted{}, &protocol.Error{
+		return &protocol.Error{
 			Code:    protocol.SessionError,
 			Message: "the session cannot be deleted", Cause: err.Error(),
 		}
 	}
-	return protocol.SessionDeleted{SessionID: id}, nil
+	return nil
 }
 
 // unwanted says why a session cannot be deleted as its parent waits for it: else the next daemon
@@ -140,7 +175,7 @@ func (h *Hub) unclaim(l *loop) {
 // finish has the loop end for good, or tells why it may not.
 func (l *loop) finish(ctx context.Context) error {
 	c := newCall()
-	err := l.post(ctx, deleteIn{c})
+	err := l.post(ctx, deleteIn{c, l.env.Store.Exists})
 	if err == nil {
 		_, err = l.await(ctx, c.reply)
 	}
