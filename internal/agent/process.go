@@ -267,12 +267,6 @@ func (p *process) kill(culprit *Session) {
 	p.p.Kill()
 }
 
-// ask calls a method of the agent's. The error is an *acp.Error where it refuses, and an
-// *endedError where it has ended.
-func (l *link) ask(ctx context.Context, method string, params, result any) error {
-	return l.askThen(ctx, method, params, result, nil)
-}
-
 // askThen is ask; then is called as [acp.Conn.CallThen] says.
 func (l *link) askThen(ctx context.Context, method string, params, result any,
 	then func(jsontext.Value, *acp.Error),
