@@ -267,14 +267,15 @@ func (p *process) kill(culprit *Session) {
 	p.p.Kill()
 }
 
-// askThen is ask; then is called as [acp.Conn.CallThen] says.
+// askThen calls a method of the agent's. The error is an *acp.Error where it refuses, and an
+// *endedError where it has ended. then is called as [acp.Conn.CallThen] says.
 func (l *link) askThen(ctx context.Context, method string, params, result any,
 	then func(jsontext.Value, *acp.Error),
 ) error {
 	return l.answer(ctx, l.ctx, method, l.conn.Ask(method, params, then), result)
 }
 
-// answer waits for the answer to what was asked, as ask does, and as long as life.
+// answer waits for the answer to what was asked, as askThen does, and as long as life.
 func (p *process) answer(ctx, life context.Context, method string, asked *acp.Question, result any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
