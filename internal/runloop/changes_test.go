@@ -13,7 +13,6 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
-	"noused/internal/testenv"
 )
 
 // playedFolder is a session's folder and its recorder, which a kill leaves as they are. The
@@ -89,7 +88,7 @@ func (w *world) record() input {
 // exactly what it has changed, or why that is not known. A daemon that is killed forgets none.
 func TestRecordsOfTurnsAreExact(t *testing.T) {
 	late, missing, exact := 0, 0, 0
-	for seed := range testenv.Tries(300) {
+	for seed := range 100 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 29))
 		w := newWorld(t)
 		w.folder = true
