@@ -279,7 +279,7 @@ func TestAnIndexOfAnyJournalAndTheRestAreTheFold(t *testing.T) {
 		got, err := read(r, store, 0, rapid.Bool().Draw(r, "warm"))
 		wantFold(r, "random", store, got, err)
 		wantEnd(r, store, got.state, rapid.IntRange(1, 10).Draw(r, "last"))
-		if got.indexed && got.state.Run == nil && len(got.state.Pending) == 0 {
+		if got.indexed && got.state.Run == nil && len(got.state.Pending)+len(got.state.Background) == 0 {
 			wantSummary(r, store, got.state)
 		}
 	})
