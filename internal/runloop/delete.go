@@ -12,7 +12,7 @@ import (
 )
 
 // deleteIn ends the loop of a session that is to be deleted, unless something
-// is going on in it, or it has children that are there. Its reply is the last thing
+// is going on in it, or it has children that exist. Its reply is the last thing
 // the loop does.
 type deleteIn struct {
 	ticket ticket
@@ -66,7 +66,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	}
 }
 
-// deleteChildren deletes a session's children, and theirs, or says that there are some.
+// deleteChildren deletes a session's children, and theirs, or says that exist some.
 func (h *Hub) deleteChildren(ctx context.Context, p protocol.DeleteSessionParams) error {
 	children, err := h.childrenOf(ctx, p.SessionID)
 	switch {
