@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -223,14 +225,26 @@ func TestTheHooksOfAProject(t *testing.T) {
 
 // A hook of events is handed each of them.
 func TestAHookOfEvents(t *testing.T) {
-	dir := t.TempDir()
-	d := hooked(t, shellHook("on_event", fmt.Sprintf("cat >> %s/events", dir)))
+	path := filepath.Join(t.TempDir(), "events")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = events.Close() }()
+	d := hooked(t, shellHook("on_event", "cat > "+path))
 	d.says(echoHi)
-	d.Stop() // what waits for it is handed over
-	text, err := os.ReadFile(filepath.Join(dir, "events"))
-	if err != nil || !strings.Contains(string(text), `{"on":"on_event","event":{`) ||
-		!strings.Contains(string(text), `"event":"module:invoke"`) {
-		t.Errorf("got %s, %v", text, err)
+	_ = events.SetReadDeadline(time.Now().Add(hangTime))
+	for said := bufio.NewScanner(events); ; {
+		if !said.Scan() {
+			t.Fatalf("the call was not told of: %v", said.Err())
+		}
+		if strings.HasPrefix(said.Text(), `{"on":"on_event","event":{`) &&
+			strings.Contains(said.Text(), `"event":"module:invoke"`) {
+			return
+		}
 	}
 }
 
