@@ -239,7 +239,7 @@ func TestAHookOfEvents(t *testing.T) {
 	_ = events.SetReadDeadline(time.Now().Add(hangTime))
 	for said := bufio.NewScanner(events); ; {
 		if !said.Scan() {
-			t.Fatalf("the call was not told of: %v", said.Err())
+			t.Fatalf("no event says that the call was made: %v", said.Err())
 		}
 		if strings.HasPrefix(said.Text(), `{"on":"on_event","event":{`) &&
 			strings.Contains(said.Text(), `"event":"module:invoke"`) {
