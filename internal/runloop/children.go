@@ -445,7 +445,7 @@ func (in childDoneIn) step(m *machine) {
 	if c, ok := m.s.Run.Child(m.call.ID); ok {
 		m.record(in.end.fact(c))
 	}
-	skipped := m.skipping
+	skipped := m.skipping && !m.s.Run.Aborting // which has handed the steer back
 	m.skipping = false
 	if m.s.Run.Aborting && m.s.Run.Started != m.call.ID {
 		m.notRun(m.call)

@@ -417,23 +417,36 @@ func TestTextsOfAChildThatIsStoppedAreHandedBack(t *testing.T) {
 }
 
 func TestASteerSkipsTheOtherChildren(t *testing.T) {
-	steerFirstChild(t, agentCall(`{"prompt":"!t.x"}`), 2)
+	steerFirstChild(t, agentCall(`{"prompt":"!t.x"}`), 2, false)
+}
+
+// A call whose child was stopped for a steer is told as aborted where an abort has handed the steer back meanwhile
+// (found by the simulator).
+func TestAnAbortBetweenASteerAndItsTurnSkipsNothing(t *testing.T) {
+	steerFirstChild(t, agentCall(`{"prompt":"!t.x"}`), 2, true)
 }
 
 // One that is to work in the background is begun in its turn: it worked on, and its call was told as done, where
 // the steer had to skip it (found by the simulator).
 func TestASteerSkipsAChildInTheBackground(t *testing.T) {
-	steerFirstChild(t, agentCall(`{"prompt":"x","background":true}`), 1)
+	steerFirstChild(t, agentCall(`{"prompt":"x","background":true}`), 1, false)
 }
 
-// steerFirstChild steers a run that waits for a child, as many of whose calls work, and ends that child.
-func steerFirstChild(t *testing.T, second string, work int) {
-	begun := make(chan struct{}, 2)
+// steerFirstChild steers a run that waits for a child, as many of whose calls work, and ends that child. With abort
+// the run is aborted before the second one has ended.
+func steerFirstChild(t *testing.T, second string, work int, abort bool) {
+	begun, stopped, goOn := make(chan struct{}, 2), make(chan struct{}, 2), make(chan struct{}, 2)
 	heard := newHearing()
 	hangs := func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
 		begun <- struct{}{}
 		<-ctx.Done()
+		stopped <- struct{}{}
+		<-goOn
 		return model.Failed("aborted", "stopped")
+	}
+	goOn <- struct{}{} // the first
+	if !abort {
+		goOn <- struct{}{}
 	}
 	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangs, heard, nil)
 	id := f.session()
@@ -451,7 +464,9 @@ func steerFirstChild(t *testing.T, second string, work int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.events.accepted(in.InputID, in.RunID)
+	if !abort { // which hands it back in its answer
+		f.events.accepted(in.InputID, in.RunID)
+	}
 	st, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
 	if err != nil {
 		t.Fatal(err)
@@ -461,12 +476,24 @@ func steerFirstChild(t *testing.T, second string, work int) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if abort {
+		<-stopped
+		<-stopped
+		got, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
+			return abortIn{to, ""}
+		})
+		if err != nil || len(got.Discarded) != 1 || got.Discarded[0].InputID != in.InputID {
+			t.Fatalf("got %+v, %v, want the steer handed back", got, err)
+		}
+		goOn <- struct{}{}
+	}
 	f.events.wait(a.RunID)
 	f.stop()
 	f.events.done(t)
 	heard.check(t)
-	if !slices.ContainsFunc(heard.seen, func(s string) bool { return strings.Contains(s, "skipped=true skipped") }) {
-		t.Errorf("got %q, want the second call skipped", heard.seen)
+	skipped := func(s string) bool { return strings.Contains(s, "skipped=true skipped") }
+	if slices.ContainsFunc(heard.seen, skipped) == abort {
+		t.Errorf("got %q; the second call is to be skipped: %t", heard.seen, !abort)
 	}
 	if runs := len(heard.ref); runs != 1+work {
 		t.Errorf("there were %d runs, want %d", runs, 1+work)
