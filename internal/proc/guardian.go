@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -447,6 +448,17 @@ func killAll(id uint32, groups map[int]bool, kin *family) bool {
 	return true
 }
 
+// killSame kills a process unless its number is another's by now.
+func killSame(pid int, was stat) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return !errors.Is(err, unix.ESRCH) && unix.Kill(pid, unix.SIGKILL) == nil
+	}
+	defer unix.Close(fd)
+	now, err := readStat(pid)
+	return err == nil && now.start == was.start && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
 // killThose kills what exists now, notes it as killed, and returns whether any
 // of that, now or before, is not dead yet. A process that is ending has lost its
 // environment before it is dead. The daemon is no such process: while it lives, it has a child's mark
@@ -467,7 +479,7 @@ func killThose(id uint32, groups map[int]bool, kin *family, killed map[int]stat)
 	}
 	descendants(all, doomed)
 	for pid := range doomed {
-		if unix.Kill(pid, unix.SIGKILL) == nil {
+		if killSame(pid, all[pid]) {
 			killed[pid] = all[pid]
 		}
 	}
