@@ -199,7 +199,7 @@ func (s Spec) Path() (string, error) {
 }
 
 // Open returns the agent of a session.
-func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews)) *Session {
+func (a *Agents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews) error) *Session {
 	if s := a.takeUnopened(sessionID); s != nil {
 		if s.name == name && s.workdir == workdir {
 			s.tell = tell

@@ -98,7 +98,7 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	t := l.turn()
 	l.s.mu.Unlock()
 	if news, ok := newsOf(u); ok {
-		l.s.report(l.s.ctx, news)
+		_ = l.s.report(l.s.ctx, news)
 		return
 	}
 	if t == nil {

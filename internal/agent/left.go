@@ -135,7 +135,7 @@ func (s *Session) Pause() {
 			return
 		}
 		s.quieten()
-		s.report(s.ctx, model.AgentNews{Paused: true})
+		_ = s.report(s.ctx, model.AgentNews{Paused: true})
 	}()
 }
 
@@ -515,7 +515,7 @@ func (s *Session) TakeUp(runID string, turn int) (kept, shown bool) {
 	offered := s.newOffer()
 	go func() { // ends with the process
 		s.tellEarly(l.ctx)
-		s.report(l.ctx, model.AgentNews{Offer: offered})
+		_ = s.report(l.ctx, model.AgentNews{Offer: offered})
 		if l.takesUp() {
 			l.serve()
 		}

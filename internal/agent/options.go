@@ -281,7 +281,7 @@ func (s *Session) learn(ctx context.Context, said acp.Offered) {
 	told := s.newOffer()
 	s.mu.Unlock()
 	if changed {
-		s.report(ctx, model.AgentNews{Offer: told})
+		_ = s.report(ctx, model.AgentNews{Offer: told})
 	}
 }
 
@@ -422,7 +422,7 @@ func (s *Session) mark(ctx context.Context, id, value string) {
 	s.offer.mark(id, value)
 	told := s.newOffer()
 	s.mu.Unlock()
-	s.report(ctx, model.AgentNews{Offer: told})
+	_ = s.report(ctx, model.AgentNews{Offer: told})
 }
 
 // mark says that an option has a value.
@@ -463,7 +463,7 @@ func (s *Session) chooseAgain(ctx context.Context, p *link, choices []model.Agen
 			return err
 		}
 		if err != nil {
-			s.report(ctx, model.AgentNews{
+			_ = s.report(ctx, model.AgentNews{
 				Code:    "agent_option_refused",
 				Warning: fmt.Sprintf("%s goes on without the chosen %s = %s: %v", s.name, c.ID, c.Value, err),
 			})

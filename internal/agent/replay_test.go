@@ -106,7 +106,10 @@ func TestATextThatIsToldAgainIsNotSentAgain(t *testing.T) {
 				Start: func(context.Context, agent.Spec, proc.Command) (agent.Process, error) { return it, nil },
 			})
 			took := 0
-			s := agents.Open("ses-1", "a", "/", func(_ context.Context, news model.AgentNews) { took = max(took, news.Took) })
+			s := agents.Open("ses-1", "a", "/", func(_ context.Context, news model.AgentNews) error {
+				took = max(took, news.Took)
+				return nil
+			})
 			var messages []model.Message
 			for _, text := range c.said {
 				messages = append(messages, model.Message{Role: model.User, Text: text})

@@ -32,8 +32,8 @@ const maxEarly = 64
 type Session struct {
 	agents            *Agents
 	id, name, workdir string
-	tell              func(context.Context, model.AgentNews) // set once it is opened
-	ctx               context.Context                        // ends with Close
+	tell              func(context.Context, model.AgentNews) error // set once it is opened
+	ctx               context.Context                              // ends with Close
 	cancel            context.CancelFunc
 	turnstile         chan struct{} // holds one while Stream or Call is at work
 	paused            chan struct{} // closed by Pause
@@ -169,7 +169,7 @@ func (s *Session) mayStartAgain(died *endedError) error {
 		warning = fmt.Sprintf("%s was ended, as it did not end a turn of session %s, and is started again", s.name,
 			died.culprit.id)
 	}
-	s.report(s.ctx, model.AgentNews{Code: "agent_ended", Warning: warning})
+	_ = s.report(s.ctx, model.AgentNews{Code: "agent_ended", Warning: warning})
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (s *Session) took(texts int) {
 	s.taken = max(s.taken, texts)
 	s.mu.Unlock()
 	if news {
-		s.report(s.ctx, model.AgentNews{Took: texts})
+		_ = s.report(s.ctx, model.AgentNews{Took: texts})
 	}
 }
 
@@ -266,7 +266,9 @@ func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, block
 	}
 	defer sent()
 	if to.Fresh == 0 { // the agent has the texts: what it gets is ours
-		s.report(ctx, model.AgentNews{Prompted: *blocks[0].Text})
+		if err := s.report(ctx, model.AgentNews{Prompted: *blocks[0].Text}); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,8 +399,7 @@ func (s *Session) openIn(ctx context.Context, l *link, to *model.AgentTurn) (los
 		news.Warning = s.name + " cannot take the conversation up again: it reads what was said as one text"
 	}
 	to.Session = made
-	s.report(ctx, news)
-	return lost, nil
+	return lost, s.report(ctx, news)
 }
 
 // reopen has an agent take up a session that it knows. False: it cannot, or refuses. With doubt
@@ -633,7 +634,7 @@ func (s *Session) Close() {
 }
 
 // report tells news. Of a session that nobody has taken up yet it keeps some.
-func (s *Session) report(ctx context.Context, news model.AgentNews) {
+func (s *Session) report(ctx context.Context, news model.AgentNews) error {
 	s.mu.Lock()
 	tell := s.tell
 	switch {
@@ -646,9 +647,10 @@ func (s *Session) report(ctx context.Context, news model.AgentNews) {
 		}
 	}
 	s.mu.Unlock()
-	if tell != nil {
-		tell(ctx, news)
+	if tell == nil {
+		return nil
 	}
+	return tell(ctx, news)
 }
 
 // tellEarly tells what was kept of news, and from then on all.
@@ -663,7 +665,7 @@ func (s *Session) tellEarly(ctx context.Context) {
 		}
 		for _, news := range early {
 			if s.tell != nil { // else nobody has opened it
-				s.tell(ctx, news)
+				_ = s.tell(ctx, news)
 			}
 		}
 	}

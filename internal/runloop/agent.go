@@ -27,9 +27,10 @@ type Agents interface {
 	Missing(name string) error
 	// Resumes reports whether a run goes on that a crash has cut.
 	Resumes(name string) bool
-	// Open returns the agent of a session, and starts nothing. tell blocks until the
-	// session has taken the news in, or ctx ends.
-	Open(sessionID, name, workdir string, tell func(ctx context.Context, news model.AgentNews)) Agent
+	// Open returns the agent of a session, and starts nothing. tell blocks until the session
+	// has taken the news in, or ctx ends. Where its error is nil, the agent's session, and what
+	// it is prompted with, are in the journal: only then may the agent be prompted.
+	Open(sessionID, name, workdir string, tell func(ctx context.Context, news model.AgentNews) error) Agent
 }
 
 // Agent makes the turns of one session. Stream and Call are called one after the other.
@@ -91,10 +92,14 @@ type Keeper interface {
 const maxAgentTitle = 200
 
 // agentIn is something that the session's agent has said beside its turn.
-type agentIn struct{ news model.AgentNews }
+type agentIn struct {
+	news model.AgentNews
+	kept ticket // of who waits until it is in the journal; nil: nobody
+}
 
 func (in agentIn) step(m *machine) {
 	n := in.news
+	m.reply(in.kept, nil)
 	m.quieting = m.quieting && !n.Paused
 	run := m.s.Run
 	if n.Session != "" && n.Session != m.s.AgentSession {
@@ -379,9 +384,7 @@ func (l *loop) openAgent(s *session.State) {
 	if s.Agent == "" || l.env.Agents == nil {
 		return
 	}
-	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), func(ctx context.Context, news model.AgentNews) {
-		_ = l.post(ctx, agentIn{news})
-	})
+	l.agent = l.env.Agents.Open(s.ID, s.Agent, l.m.workdir(), l.hear)
 	l.m.agents, l.m.agent, l.m.serves = l.env.Agents, l.agent, l.agent.Serves
 	l.m.judge = func(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 		if l.agent.Serves(inv.ID) && l.env.Policy != nil {
@@ -392,6 +395,20 @@ func (l *loop) openAgent(s *session.State) {
 	if k, ok := l.agent.(Keeper); ok {
 		l.keeps, l.m.takeUp = k, k.TakeUp
 	}
+}
+
+// hear takes in news of the session's agent. The next daemon has to know what the agent is
+// prompted after: it is in the journal before hear returns.
+func (l *loop) hear(ctx context.Context, news model.AgentNews) error {
+	if news.Session == "" && news.Prompted == "" {
+		return l.post(ctx, agentIn{news: news})
+	}
+	kept := newCall()
+	err := l.post(ctx, agentIn{news: news, kept: kept})
+	if err == nil {
+		_, err = l.await(ctx, kept.reply)
+	}
+	return err
 }
 
 func (l *loop) closeAgent() {

@@ -1,11 +1,14 @@
 package runloop
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
+	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/model/offline"
@@ -36,9 +39,11 @@ func (*cutter) Queues() bool { return false }
 
 func (*cutter) Steered() {}
 
-func (*cutter) Own() []string                                                               { return nil }
-func (*cutter) Close()                                                                      {}
-func (c *cutter) Open(string, string, string, func(context.Context, model.AgentNews)) Agent { return c }
+func (*cutter) Own() []string { return nil }
+func (*cutter) Close()        {}
+func (c *cutter) Open(string, string, string, func(context.Context, model.AgentNews) error) Agent {
+	return c
+}
 
 func (c *cutter) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
@@ -134,4 +139,69 @@ func TestASteerThatStoppedAnAgentIsDelivered(t *testing.T) {
 			c.now = <-c.streams
 		}
 	})
+}
+
+// slow takes a second to write what has a word in it.
+type slow struct {
+	session.OSDisk
+	word    string
+	written bool
+}
+
+func (d *slow) Write(f *os.File, text []byte) (int, error) {
+	has := bytes.Contains(text, []byte(d.word))
+	if has {
+		time.Sleep(time.Second)
+	}
+	n, err := d.OSDisk.Write(f, text)
+	d.written = d.written || has
+	return n, err
+}
+
+// teller is a hosted agent that tells something before it would prompt.
+type teller struct {
+	cutter
+	news model.AgentNews
+	tell func(context.Context, model.AgentNews) error
+	then func(error)
+}
+
+func (t *teller) Open(_, _, _ string, tell func(context.Context, model.AgentNews) error) Agent {
+	t.tell = tell
+	return t
+}
+
+func (t *teller) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		t.then(t.tell(ctx, t.news))
+		yield(model.Delta{Stop: model.StopEnd}, nil)
+	}
+}
+
+// An agent is prompted when its session is in the journal. A daemon that was killed on a slow
+// disk began a new one, and sent it the text that the first was working on.
+func TestAnAgentsSessionIsKeptBeforeItIsPrompted(t *testing.T) {
+	for word, news := range map[string]model.AgentNews{
+		"agent_session": {Session: "s-1"}, "agent_prompted": {Prompted: "Go on."},
+	} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			ctx, disk, asked := t.Context(), &slow{word: word}, false
+			agent := &teller{news: news, then: func(err error) {
+				if asked = true; err != nil || !disk.written {
+					t.Errorf("%s: error %v, written %v, want it written", word, err, disk.written)
+				}
+			}}
+			f := newFixtureWith(t, disk, dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) { o.Agents = agent })
+			s, err := f.newSession(ctx, protocol.NewSessionParams{Agent: "codex"})
+			if err == nil {
+				_, err = answered(f.prompt(ctx, protocol.PromptParams{
+					Scope: protocol.Scope{SessionID: s.SessionID}, Text: "go",
+				}))
+			}
+			if err != nil || !asked {
+				t.Errorf("error %v, asked %v", err, asked)
+			}
+		})
+	}
 }

@@ -21,7 +21,7 @@ func (lingering) Default() string      { return "" }
 func (lingering) Check(string) error   { return nil }
 func (lingering) Missing(string) error { return nil }
 
-func (a lingering) Open(string, string, string, func(context.Context, model.AgentNews)) Agent {
+func (a lingering) Open(string, string, string, func(context.Context, model.AgentNews) error) Agent {
 	return lingeringAgent{end: a.end}
 }
 

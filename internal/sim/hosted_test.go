@@ -37,7 +37,7 @@ func (w *world) queues(name string) bool {
 // guests are the daemon's agents, as it has them, with processes of the simulator's.
 type guests struct{ *agent.Agents }
 
-func (g guests) Open(id, name, workdir string, tell func(context.Context, model.AgentNews)) runloop.Agent {
+func (g guests) Open(id, name, workdir string, tell func(context.Context, model.AgentNews) error) runloop.Agent {
 	return g.Agents.Open(id, name, workdir, tell)
 }
 
