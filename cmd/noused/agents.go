@@ -26,7 +26,9 @@ import (
 type hostedAgents struct{ *agent.Agents }
 
 // Open returns the agent of a session.
-func (a hostedAgents) Open(sessionID, name, workdir string, tell func(context.Context, model.AgentNews) error) runloop.Agent {
+func (a hostedAgents) Open(sessionID, name, workdir string,
+	tell func(context.Context, model.AgentNews) error,
+) runloop.Agent {
 	return a.Agents.Open(sessionID, name, workdir, tell)
 }
 
