@@ -531,3 +531,18 @@ func TestAFolderThatBecameALinkIsNotWritten(t *testing.T) {
 		j.untouched(what)
 	}
 }
+
+// A process that starts while the daemon ends leaves no directory behind.
+func TestNoScratchAfterTheEnd(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	var s scratch
+	s.remove()
+	if dir, err := s.make(); err == nil {
+		t.Errorf("got %s after the end", dir)
+	}
+	left, err := os.ReadDir(tmp)
+	if check(t, err); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

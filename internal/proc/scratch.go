@@ -29,11 +29,15 @@ type scratch struct {
 	lock *os.File
 	root *os.Root // of dir, whatever is put in its place
 	last int
+	over bool // all is removed, and nothing is made any more
 }
 
 func (s *scratch) make() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		return "", errStopping
+	}
 	for tries := 3; s.dir == ""; tries-- { // another daemon may sweep it before it is locked
 		if err := s.create(); err != nil && tries == 0 {
 			return "", err
@@ -124,6 +128,7 @@ func (s *scratch) drop(dir string) error {
 func (s *scratch) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = true
 	if s.dir != "" {
 		_ = removeTree(s.dir)
 		s.root.Close()
