@@ -54,11 +54,11 @@ PROGRAMS := $(CURDIR)/bin/tested
 # The race detector looks at goroutines where they are: in the tests' own process, and in
 # the packages that start one or hold a lock. It makes a test up to ten times as slow, and
 # the start of a program three times. The commands' tests start hundreds of those: RACED
-# are run with it, each kind of program and of trouble once. LONE have one goroutine, or
-# try other programs: git, what runs in the sandbox.
+# are run with it, each kind of program and of trouble once. LONE have one goroutine, or much
+# data that others have little of, or try other programs: git, what runs in the sandbox.
 # What is run with it is not run again without.
 RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|ApprovalsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
-LONE = DyingAtEveryWriteAndSync|SearchIsBounded|LongQuestionsLeaveRoom|LongSessionIsTheSameWithItsIndex|MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold|HostileApprovals|ALandingThat|NoLinkOpensWhat|ToolchainsInTheHome|KeysInTheHome|AwkwardRepositories|ARewindRestores|AKillLeavesNoHalf
+LONE = DyingAtEveryWriteAndSync|SearchIsBounded|LongQuestionsLeaveRoom|LongSessionIsTheSameWithItsIndex|MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold|HostileApprovals|ALandingThat|NoLinkOpensWhat|ToolchainsInTheHome|KeysInTheHome|AwkwardRepositories|ARewindRestores|AKillLeavesNoHalf|ConversationComesInPages|SearchGetsOverDamage|ALongEventReachesEveryReader|StandStillInLongLines|LargeReplies|CutAtEveryByte|TextsThatAreInTheJournal|TextsOfAJournal|EndOfALongSession|TheRestAreTheFold|TornTailAtEveryByte|ManySessionsShareTheirMemory|OtherCheckoutIsOverwritten|LandingAgain|LandingBrings|AConflictChangesNothing|HostileRepositoryNames|RemoveLosesNothing
 SHARED = grep -rlE --include='*.go' --exclude='*bench_test.go' '^[[:space:]]*go (func|[[:alnum:]_.]+)\(|\.Go\(|sync\.(Map|Cond|RWMutex|Mutex|WaitGroup)|atomic\.|errgroup' internal | xargs -n1 dirname | sort -u | sed 's|^|noused/|'
 test: ## all tests, with the race detector where it tells something
 	@mkdir -p $(PROGRAMS)
@@ -73,7 +73,7 @@ test-commands:
 test-packages:
 	CGO_ENABLED=1 $(TEST) -race -skip '$(LONE)' $$($(SHARED))
 	$(TEST) $$(go list ./internal/... | grep -vxFf <($(SHARED)))
-	$(TEST) -run '$(LONE)' ./internal/runloop ./internal/tui ./internal/worktree ./internal/proc ./internal/changes
+	$(TEST) -run '$(LONE)' $$(grep -lE '^func Test\w*($(LONE))' $$(find internal -name '*_test.go') | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 short: ## the tests that take little, without the race detector
 	go test -short -timeout 5m $(TESTED) ./...

@@ -298,7 +298,7 @@ func TestKilledWhileRunsAsk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	kills, until := 6, time.Time{}
+	kills, until := 3, time.Time{}
 	if text := os.Getenv("NOUSED_CRASHTIME"); text != "" {
 		long, err := time.ParseDuration(text)
 		if err != nil {

@@ -471,21 +471,20 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 		}
 		put(filepath.Join(real, ".aws", "credentials"))
 		for _, file := range files {
-			for _, command := range []string{
-				"cat " + home + "/" + file, "cat " + real + "/" + file, "cat ~/" + file, "cd ~ && cat " + file, "cat ../" + file,
+			text, err := json.Marshal(map[string]any{"command": strings.Join([]string{
+				"cat " + home + "/" + file, "cat " + real + "/" + file, "cat ~/" + file,
+				"(cd ~ && cat " + file + ")", "cat ../" + file,
 				"cat /proc/self/root" + real + "/" + file, "cat /proc/self/cwd/../" + file, "ln -sf ~/" + file + " l; cat l; rm l",
 				"ln ~/" + file + " h && cat h", "cp ~/" + file + " c && cat c", "mv ~/" + file + " m && cat m",
 				"mv ~/.ssh s && cat s/id",
-				"tar c ~ | cat", "grep -r . ~/.ssh ~/.aws ~/.config", "setsid -w env -i cat " + real + "/" + file,
+				"tar c ~ | grep -a sk-", "grep -r . ~/.ssh ~/.aws ~/.config", "setsid -w env -i cat " + real + "/" + file,
 				"unshare -Urm cat " + real + "/" + file,
-			} {
-				text, err := json.Marshal(map[string]any{"command": command})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := d.extension(session, "bash", string(text)); strings.Contains(got.Result, key) {
-					t.Errorf("in %s: %s says %s", what, command, got.Result)
-				}
+			}, "\n")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.extension(session, "bash", string(text)); strings.Contains(got.Result, key) {
+				t.Errorf("in %s: a command about %s says %s", what, file, got.Result)
 			}
 			for _, call := range [][2]string{
 				{"read", `{"path":"` + home + "/" + file + `"}`},

@@ -314,13 +314,13 @@ func (p *peaks) asks(clients int) string {
 }
 
 func TestMemoryOfArguments(t *testing.T) {
-	for _, sessions := range rows([]int{8}, 1, 8, 30, 60) {
+	for _, sessions := range rows([]int{3}, 1, 8, 30, 60) {
 		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
 			p := newPeaks(t, callsSink(14<<20), 0, 0, "")
 			p.done(fmt.Sprintf("14 MiB of arguments, %d sessions", sessions), p.runs(sessions, "go"))
 		})
 	}
-	for _, sessions := range rows([]int{8}, 8, 30, 60) {
+	for _, sessions := range rows([]int{3}, 8, 30, 60) {
 		t.Run(fmt.Sprint("3.5 MiB in ", sessions), func(t *testing.T) {
 			p := newPeaks(t, callsSink(3500<<10), 0, 0, "")
 			p.misses = true
@@ -345,7 +345,7 @@ func says(member string, size, each int) http.HandlerFunc {
 
 func TestMemoryOfThinking(t *testing.T) {
 	for _, size := range []int{15 << 20, 3500 << 10} {
-		for _, sessions := range rows([]int{8}, 30) {
+		for _, sessions := range rows([]int{3}, 8, 30) {
 			t.Run(fmt.Sprintf("%d in %d", size, sessions), func(t *testing.T) {
 				p := newPeaks(t, says("reasoning_content", size, 16<<10), 0, 0, "")
 				p.misses = size < 4<<20 // it is kept

@@ -31,7 +31,7 @@ func TestALongAnswerOfQuotesIsTold(t *testing.T) {
 // what it took is given back.
 func TestMemoryOfALongPromptToTheOfflineModel(t *testing.T) {
 	for name, text := range map[string]string{
-		"words":              strings.Repeat("lengthy-word ", 15_500_000/13),
+		"words":              strings.Repeat("lengthy-word ", sized(3_000_000, 15_500_000)/13),
 		"control characters": strings.Repeat("\x01", 15_000_000/6),
 	} {
 		t.Run(name, func(t *testing.T) {

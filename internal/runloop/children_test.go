@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"noused/internal/budget"
@@ -361,27 +362,30 @@ func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
 // A steer that waits for the end of a call waits on after a restart: it stopped the child, as if the call had ended
 // (found by the simulator).
 func TestASteerWaitsForAChildAfterARestart(t *testing.T) {
-	begun, dir, ctx := make(chan struct{}), t.TempDir(), context.Background()
-	f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangsIn(begun), newHearing(), nil)
-	id := f.session()
-	if _, err := f.start(id, agentCall(`{"prompt":"!t.x"}`)); err != nil {
-		t.Fatal(err)
-	}
-	<-begun
-	if _, err := answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{
-		Scope: protocol.Scope{SessionID: id}, Text: "look here",
-	})); err != nil {
-		t.Fatal(err)
-	}
-	f.stop()
-	next := newHearing()
-	f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, next, nil)
-	f.settled([]string{id}, nil)
-	f.stop()
-	answered := func(s string) bool { return strings.HasPrefix(s, "agent ok=true skipped=false") }
-	if !slices.ContainsFunc(next.seen, answered) {
-		t.Errorf("got %q, want what the child has said", next.seen)
-	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { // the stop waits for the tool
+		begun, ctx := make(chan struct{}), context.Background()
+		f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangsIn(begun), newHearing(), nil)
+		id := f.session()
+		if _, err := f.start(id, agentCall(`{"prompt":"!t.x"}`)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if _, err := answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{
+			Scope: protocol.Scope{SessionID: id}, Text: "look here",
+		})); err != nil {
+			t.Fatal(err)
+		}
+		f.stop()
+		next := newHearing()
+		f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, next, nil)
+		f.settled([]string{id}, nil)
+		f.stop()
+		answered := func(s string) bool { return strings.HasPrefix(s, "agent ok=true skipped=false") }
+		if !slices.ContainsFunc(next.seen, answered) {
+			t.Errorf("got %q, want what the child has said", next.seen)
+		}
+	})
 }
 
 // What people have queued in a child that its parent's abort stops is handed back by its end: nobody heard of it
