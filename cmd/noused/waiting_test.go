@@ -80,7 +80,7 @@ func (s *swamp) bounded(when string) {
 // little memory; a state names them all, right after a kill too, and each call is made
 // once when it is answered. NOUSED_TEST_SESSIONS says how many.
 func TestWhatWaitsIsBounded(t *testing.T) {
-	sessions := 32
+	sessions := 16
 	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_SESSIONS")); err == nil {
 		sessions = n
 	}
