@@ -63,7 +63,7 @@ func TestTheAgentIsChosenBeforeTheFirstText(t *testing.T) {
 	}
 	h.prompt("!say it is me")
 	h.sees("run ends completed", "message end: it is me")
-	const want = "session_begun: agent: session "
+	const want = "session_begun: session "
 	if err := h.setAgent("noused"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

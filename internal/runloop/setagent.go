@@ -23,7 +23,7 @@ func (in agentSetIn) step(m *machine) {
 		return
 	case m.s.Leaf != "" || m.s.Run != nil || len(m.s.Pending) > 0:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.SessionBegun,
-			"agent: session %s has begun with %s: make another one for %s", m.s.ID, agentName(m.s.Agent), name))
+			"session %s has begun with %s: make another one for %s", m.s.ID, agentName(m.s.Agent), name))
 		return
 	case m.phase != idle:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is at work: try again in a moment", m.s.ID))
