@@ -28,7 +28,8 @@ func scripted(t *testing.T, can string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("[agent.scripted]\ncommand = [%q]\nenv = { %s = \"1\", %s = %q }\n", self, beAgent, agenttest.Can, can)
+	return fmt.Sprintf("[agent.scripted]\ncommand = [%q]\nenv = { %s = \"1\", %s = %q }\n",
+		self, beAgent, agenttest.Can, can)
 }
 
 // editorOf is an editor whose new sessions that agent makes.
