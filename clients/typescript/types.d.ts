@@ -20,6 +20,11 @@ export interface AbortParams {
   session_id?: string;
 }
 
+export interface AgentAccepted {
+  agent: string;
+  command: string;
+}
+
 export interface AgentEndDiscarded {
   input_id: string;
   kind: "steer" | "follow_up";
@@ -961,6 +966,13 @@ export interface SetAgentOptionParams {
   value: string;
 }
 
+export interface SetAgentParams {
+  /** of list_agents, or noused, the daemon's own */
+  agent: string;
+  /** absent: the active session */
+  session_id?: string;
+}
+
 export interface SetApprovalModeParams {
   mode: "ask" | "auto" | "deny";
   /** absent: the active session */
@@ -1832,6 +1844,8 @@ export interface Commands {
   search_sessions: { payload: SearchSessionsParams; reply: SearchResults };
   /** Chooses the tools that a session offers to the model. */
   set_active_tools: { payload: SetActiveToolsParams; reply: ToolsAccepted };
+  /** Chooses what makes a session's turns, as long as nothing was said there; refused to the daemon's own descendants. */
+  set_agent: { payload: SetAgentParams; reply: AgentAccepted };
   /** Chooses the value of an option that the session's hosted agent has; starts the agent if need be. */
   set_agent_option: { payload: SetAgentOptionParams; reply: AgentOptionAccepted };
   /** Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants. */

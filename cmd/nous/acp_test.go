@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -141,4 +142,44 @@ func TestAnEditorsAgentStartsADaemon(t *testing.T) {
 		t.Errorf("nous acp: %v", err)
 	}
 	call1(t, d.Socket, protocol.Ping, protocol.PingParams{})
+}
+
+// An editor chooses what makes the turns of its new session: the session is that agent's, with the
+// same id, on the command line too, and in the editor's next nous acp.
+func TestAnEditorChoosesTheAgent(t *testing.T) {
+	d, env := starter(t)
+	if err := os.MkdirAll(filepath.Join(d.Dir, "fresh/noused"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.Write("fresh/noused/config.toml", "[agent.scripted]\ncommand = [\"scripted-agent\"]\n")
+	a := startAgent(t, d.Dir, env)
+	s := a.open(d.Dir)
+	set := func(agent string) string {
+		return a.await(a.send("session/set_config_option", `{"sessionId":"`+s+`","configId":"agent","value":"`+agent+`"}`))
+	}
+	if line := set("scripted"); !strings.Contains(line, `"id":"agent",`) || !strings.Contains(line,
+		`"currentValue":"scripted"`) {
+		t.Fatalf("got %s", line)
+	}
+	said := a.send("session/prompt", textFor(s, "!say it is me"))
+	a.await("it is me")
+	if line := a.await(said); !strings.Contains(line, `"end_turn"`) {
+		t.Errorf("got %s", line)
+	}
+	if line := set("noused"); !strings.Contains(line, " has begun with scripted: make another one for noused") {
+		t.Errorf("got %s", line)
+	}
+	state := exec.Command("nous", "state", "--session", s, "--json")
+	state.Env = env
+	if out, err := state.CombinedOutput(); err != nil || !strings.Contains(string(out), `"agent":"scripted"`) {
+		t.Errorf("nous state: %v: %s", err, out)
+	}
+	if err := a.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	a = startAgent(t, d.Dir, env)
+	a.must("initialize", `{"protocolVersion":1}`)
+	a.send("session/load", `{"sessionId":"`+s+`","cwd":"`+d.Dir+`","mcpServers":[]}`)
+	a.await("it is me")
+	a.await(`"currentValue":"scripted"`)
 }

@@ -114,6 +114,8 @@ var (
 		"Lists the tools and whether they are active and healthy.")
 	SetModel = defineLong[SetModelParams, ModelAccepted]("set_model", Added,
 		"Chooses the model that answers in a session, from its next call on.")
+	SetAgent = define[SetAgentParams, AgentAccepted]("set_agent", Added,
+		"Chooses what makes a session's turns, as long as nothing was said there; refused to the daemon's own descendants.")
 	SetAgentOption = defineLong[SetAgentOptionParams, AgentOptionAccepted]("set_agent_option", Added,
 		"Chooses the value of an option that the session's hosted agent has; starts the agent if need be.")
 	ReloadTools = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added,

@@ -157,6 +157,7 @@ func newRecorder() *recorder {
 	record(r, SearchSessions)
 	record(r, ListTools)
 	record(r, SetModel)
+	record(r, SetAgent)
 	record(r, SetAgentOption)
 	record(r, ReloadTools)
 	record(r, ListModels)

@@ -53,6 +53,7 @@ const (
 	NoModel            Reason = "no_model"
 	AgentMissing       Reason = "agent_missing"
 	UnsupportedByAgent Reason = "unsupported_by_agent"
+	SessionBegun       Reason = "session_begun"
 	Busy               Reason = "busy"
 	NoSuchRewind       Reason = "no_such_rewind"
 	HasChildren        Reason = "has_children"

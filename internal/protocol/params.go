@@ -348,6 +348,18 @@ type ModelAccepted struct {
 	Model   ModelInfo `json:"model"`
 }
 
+// SetAgentParams is the payload of set_agent.
+type SetAgentParams struct {
+	Scope
+	Agent string `json:"agent" min:"1" doc:"of list_agents, or noused, the daemon's own"`
+}
+
+// AgentAccepted answers set_agent.
+type AgentAccepted struct {
+	Command string `json:"command"`
+	Agent   string `json:"agent"`
+}
+
 // SetAgentOptionParams is the payload of set_agent_option.
 type SetAgentOptionParams struct {
 	Scope
@@ -417,6 +429,7 @@ func (AgentOptionAccepted) replyType() string { return "accepted" }
 func (ToolsAccepted) replyType() string       { return "accepted" }
 func (ModeAccepted) replyType() string        { return "accepted" }
 func (ModelAccepted) replyType() string       { return "accepted" }
+func (AgentAccepted) replyType() string       { return "accepted" }
 func (Withdrawn) replyType() string           { return "accepted" }
 func (TitleAccepted) replyType() string       { return "accepted" }
 func (MarkedRead) replyType() string          { return "accepted" }

@@ -85,6 +85,7 @@ func sampleParams() []Params {
 			Scope: scope, Name: "bash", Arguments: jsontext.Value(`{"command":"ls"}`), Token: "00ff", Client: "claude-code",
 			OutputID: "out-1",
 		},
+		SetAgentParams{Scope: scope, Agent: "codex"},
 		SetAgentOptionParams{Scope: scope, ID: "mode", Value: "plan"},
 		ListSkillsParams{Scope: scope, Name: "review"},
 		GetUsageParams{},
@@ -119,6 +120,7 @@ func sampleReplies() []Reply {
 		},
 		ToolsAccepted{Command: "set_active_tools", Count: 2},
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
+		AgentAccepted{Command: "set_agent", Agent: "codex"},
 		AgentOptionAccepted{Command: "set_agent_option", ID: "mode", Value: "plan"},
 		ModelAccepted{Command: "set_model", Model: ModelInfo{
 			Provider: "openai", Name: "qwen3:8b",

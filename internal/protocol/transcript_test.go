@@ -62,6 +62,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, SearchSessions)
 	agree(m, ListTools)
 	agree(m, SetModel)
+	agree(m, SetAgent)
 	agree(m, SetAgentOption)
 	agree(m, ReloadTools)
 	agree(m, ListModels)

@@ -170,6 +170,8 @@ func (p SetModelParams) validate() *Error {
 	return notEmpty("model", p.Model)
 }
 
+func (p SetAgentParams) validate() *Error { return notEmpty("agent", p.Agent) }
+
 func (p SetAgentOptionParams) validate() *Error {
 	for _, text := range []string{p.ID, p.Value} {
 		if len(text) > maxOptionText {

@@ -33,6 +33,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), protocol.KindSteer))
 	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), protocol.KindFollowUp))
 	protocol.Handle(mux, protocol.SetModel, h.setModel)
+	protocol.HandleFunc(mux, protocol.SetAgent, h.setAgent)
 	protocol.Handle(mux, protocol.SetAgentOption, h.setAgentOption)
 	protocol.HandleFunc(mux, protocol.GetState, h.stateSoon)
 	protocol.Handle(mux, protocol.GetSystem, h.getSystem)

@@ -262,7 +262,7 @@ func (l *loop) serve() {
 		case <-l.stop:
 			return
 		case in := <-l.mailbox:
-			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted {
+			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted || l.m.reopens {
 				return
 			}
 			if l.m.phase != rewinding || l.m.rewind.fact.RewindID == "" { // else a rewind is being recovered
@@ -316,7 +316,7 @@ func (l *loop) batch(in input) (err error) {
 		}
 		l.learnOfTree(in)
 		l.m.step(now, in)
-		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || n == batchSize {
+		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || l.m.reopens || n == batchSize {
 			return l.commit()
 		}
 		select {

@@ -106,6 +106,7 @@ type machine struct {
 	skipping  bool             // the child that is waited for was stopped for a steer
 	draining  bool
 	deleted   bool // takes no further input
+	reopens   bool // nor does this one: the session is opened anew, with another agent
 }
 
 // phase says what the machine waits for.

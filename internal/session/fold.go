@@ -110,6 +110,8 @@ func (s *State) applySetting(fact Fact) bool {
 		s.Titled = s.Titled || !f.Agent
 	case ToolsDeferred:
 		s.Deferred = f
+	case AgentSet:
+		s.Agent, s.AgentSession, s.Choices = f.Agent, "", nil
 	case AgentChose:
 		s.Choices = chosen(s.Choices, f.Choice)
 	case ModeSet:

@@ -130,6 +130,7 @@ func life() []Record {
 			Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}},
 		},
 		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
+		AgentSet{Agent: "codex"},
 		AgentSession{ID: "s-1"},
 		AgentTook{Texts: 1},
 		AgentPrompted{RunID: "run-5", Text: "Go on."},

@@ -296,6 +296,12 @@ func isSpent(line []byte) bool {
 
 var spentBegins = []byte(`","data":{"patch":{},"`)
 
+// AgentSet says what makes the session's turns, in the place of what Created says, where nothing
+// has been said there: "" is the daemon's own loop.
+type AgentSet struct {
+	Agent string `json:"agent"`
+}
+
 // AgentSession says by which id the hosted agent knows the session from here on.
 type AgentSession struct {
 	ID string `json:"id"`
@@ -369,6 +375,7 @@ func (EnvironmentTaken) kind() string { return "environment" }
 func (ToolsDeferred) kind() string    { return "tools_deferred" }
 func (LeafSet) kind() string          { return "leaf_set" }
 func (Patched) kind() string          { return "patched" }
+func (AgentSet) kind() string         { return "agent_set" }
 func (AgentSession) kind() string     { return "agent_session" }
 func (AgentChose) kind() string       { return "agent_chose" }
 func (AgentTook) kind() string        { return "agent_took" }
@@ -400,6 +407,7 @@ func (EnvironmentTaken) durable() bool { return false }
 func (ToolsDeferred) durable() bool    { return false }
 func (LeafSet) durable() bool          { return true }
 func (Patched) durable() bool          { return false }
+func (AgentSet) durable() bool         { return true }
 func (AgentSession) durable() bool     { return true }
 func (AgentChose) durable() bool       { return true }
 func (AgentTook) durable() bool        { return false }
@@ -531,6 +539,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"tools_deferred":   decodeFact[ToolsDeferred],
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
+	"agent_set":        decodeFact[AgentSet],
 	"agent_session":    decodeFact[AgentSession],
 	"agent_chose":      decodeFact[AgentChose],
 	"agent_took":       decodeFact[AgentTook],

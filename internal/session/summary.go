@@ -248,7 +248,7 @@ func (g *gist) addLine(line []byte) error {
 	at, kind, ok := headOf(line)
 	var fact Fact
 	switch kind {
-	case Created{}.kind(), TitleSet{}.kind(), ModelSet{}.kind(), RunEnded{}.kind():
+	case Created{}.kind(), AgentSet{}.kind(), TitleSet{}.kind(), ModelSet{}.kind(), RunEnded{}.kind():
 		ok = false
 	case Input{}.kind():
 		ok = g.ID != "" && g.Title != "" && !g.inherited
@@ -299,6 +299,8 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 		}
 		g.ID, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.ParentID, f.Workdir, at
 		g.Agent, g.Parent = f.Agent, f.Parent
+	case AgentSet:
+		g.Agent = f.Agent
 	case ChildStarted:
 		if f.New {
 			g.Children = append(g.Children, f.ChildID)

@@ -22,7 +22,7 @@ func summaryOf(s *State) Summary {
 		Messages: s.Messages, Usage: s.Usage,
 		Running: s.Run != nil || len(s.Pending) > 0 || s.Rewind != nil || s.LastRun.Waits,
 		Workdir: s.Workdir, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
-		Waiting: s.Run != nil && s.Run.Question.Open(), Children: s.Children,
+		Waiting: s.Run != nil && s.Run.Question.Open(), Children: s.Children, Agent: s.Agent,
 	}
 }
 

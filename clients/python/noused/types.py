@@ -27,6 +27,11 @@ class AbortParams(TypedDict):
     """absent: the active session"""
 
 
+class AgentAccepted(TypedDict):
+    agent: str
+    command: str
+
+
 class AgentEndDiscarded(TypedDict):
     input_id: str
     kind: Literal["steer", "follow_up"]
@@ -975,6 +980,13 @@ class SetAgentOptionParams(TypedDict):
     """absent: the active session"""
     value: str
     """one of the option's values; of a boolean true or false"""
+
+
+class SetAgentParams(TypedDict):
+    agent: str
+    """of list_agents, or noused, the daemon's own"""
+    session_id: NotRequired[str]
+    """absent: the active session"""
 
 
 class SetApprovalModeParams(TypedDict):
@@ -2047,6 +2059,10 @@ class Calls:
     ) -> ToolsAccepted: ...
     @overload
     def call(
+        self, type: Literal["set_agent"], /, **payload: Unpack[SetAgentParams]
+    ) -> AgentAccepted: ...
+    @overload
+    def call(
         self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]
     ) -> AgentOptionAccepted: ...
     @overload
@@ -2221,6 +2237,10 @@ class AsyncCalls:
     async def call(
         self, type: Literal["set_active_tools"], /, **payload: Unpack[SetActiveToolsParams]
     ) -> ToolsAccepted: ...
+    @overload
+    async def call(
+        self, type: Literal["set_agent"], /, **payload: Unpack[SetAgentParams]
+    ) -> AgentAccepted: ...
     @overload
     async def call(
         self, type: Literal["set_agent_option"], /, **payload: Unpack[SetAgentOptionParams]

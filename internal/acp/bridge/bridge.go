@@ -239,10 +239,10 @@ func (b *bridge) explain(err error) *acp.Error {
 	if rest, ok := strings.CutPrefix(out.Message, "session_id: "); ok {
 		out.Message = "sessionId: " + rest
 	}
-	switch wire.Code {
-	case protocol.InvalidPayload:
+	switch {
+	case wire.Code == protocol.InvalidPayload, wire.Reason() == protocol.SessionBegun:
 		out.Code = acp.InvalidParams
-	case protocol.SessionNotFound:
+	case wire.Code == protocol.SessionNotFound:
 		out.Code = acp.ResourceNotFound
 	}
 	out.Data, _ = jsontext.AppendQuote([]byte(`{"code":`), string(wire.Code))

@@ -1,13 +1,57 @@
 package bridge
 
 import (
+	"cmp"
 	"slices"
 
 	"noused/internal/acp"
 	"noused/internal/protocol"
 )
 
-// What a session has of another agent's.
+// What a session has of another agent's, and the choice of one.
+
+// agents are those that can be chosen: noused knows more, whose programs are not there. None are where
+// no daemon says so now.
+func (b *bridge) agents() (names []string) {
+	r, err := requestOnce(b.ctx, b, protocol.ListAgents, protocol.ListAgentsParams{})
+	if err != nil {
+		b.Log("%s: %v", protocol.ListAgents.Name(), err)
+	}
+	for _, a := range r.Agents {
+		if a.Found {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// agentOption chooses what makes the session's turns, as long as nothing was said there: then it only
+// tells. There is none where nothing but noused can be chosen.
+func (w *window) agentOption() []acp.ConfigOption {
+	if len(w.agents) == 0 && !w.hosted() {
+		return nil
+	}
+	current, names := cmp.Or(w.state.Agent, protocol.OwnAgent), []string(nil)
+	if s := w.state; s.LeafID == "" && s.RunState == protocol.StateIdle && len(s.Queued.Inputs) == 0 {
+		names = append([]string{protocol.OwnAgent}, w.agents...)
+	}
+	if !slices.Contains(names, current) {
+		names = append(names, current)
+	}
+	return []acp.ConfigOption{{
+		ID: optionAgent, Name: "Agent", Description: "what makes the turns; it can be chosen before the first text",
+		Type: "select", Current: current, Options: values(names...),
+	}}
+}
+
+// learn takes in a newer state. Another agent has other models.
+func (w *window) learn(s protocol.State) {
+	another := w.state.Agent != "" && w.state.Agent != s.Agent
+	if w.state = s; another {
+		w.models, w.planning = nil, w.planning && !w.hosted()
+		w.findModels()
+	}
+}
 
 // hosted reports whether another agent makes the session's turns.
 func (w *window) hosted() bool { return w.state.Agent != "" && w.state.Agent != protocol.OwnAgent }
@@ -39,7 +83,7 @@ func (w *window) agentOptions() (list []acp.ConfigOption) {
 }
 
 func agentOptionID(id string) string {
-	if id == optionApprovals || id == optionSteering {
+	if id == optionAgent || id == optionApprovals || id == optionSteering {
 		return "." + id
 	}
 	return id

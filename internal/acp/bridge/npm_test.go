@@ -32,7 +32,7 @@ func TestOfficialClient(t *testing.T) {
 	if err != nil {
 		t.Skipf("NOT DRIVEN by the official client: %v", err)
 	}
-	d := slowDaemon(t, "[policy]\nask = [\"edit\"]\n")
+	d := slowDaemon(t, "[policy]\nask = [\"edit\"]\n"+scripted(t, "options"))
 	script, err := os.ReadFile(filepath.Join("testdata", "sdk", "drive.mjs"))
 	if err != nil {
 		t.Fatal(err)

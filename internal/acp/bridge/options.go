@@ -26,6 +26,7 @@ type told struct {
 
 // The ids of the options.
 const (
+	optionAgent     = "agent"
 	optionModel     = "model"
 	optionEffort    = "effort"
 	optionApprovals = "approvals"
@@ -60,7 +61,7 @@ func (w *window) options() []acp.ConfigOption {
 	if w.hosted() {
 		own = w.agentOptions()
 	}
-	return append(own, []acp.ConfigOption{
+	return slices.Concat(w.agentOption(), own, []acp.ConfigOption{
 		{
 			ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode",
 			Type: "select", Current: w.mode(), Options: approvals,
@@ -69,7 +70,7 @@ func (w *window) options() []acp.ConfigOption {
 			ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select",
 			Current: string(s.SteeringMode), Options: steering,
 		},
-	}...)
+	})
 }
 
 var efforts = values("default", "none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -113,6 +114,7 @@ func (w *window) findModels() {
 		return
 	}
 	var p protocol.ListModelsParams
+	agent := w.state.Agent
 	if w.hosted() {
 		p.SessionID = w.id
 	}
@@ -120,6 +122,7 @@ func (w *window) findModels() {
 		return follow.Do(w.ctx, w.link, protocol.ListModels, p)
 	}, func(m protocol.Models, err error) {
 		switch {
+		case agent != w.state.Agent: // another one was asked since
 		case err == nil:
 			w.models = m.Models
 			w.tellState()
@@ -237,6 +240,13 @@ func (w *window) setOption(r *acp.Request) {
 		return
 	}
 	switch *p.ConfigID {
+	case optionAgent:
+		choose(w, r, protocol.SetAgent, protocol.SetAgentParams{Scope: scope, Agent: *p.Value}, "value", func() any {
+			next := w.state
+			next.Agent = *p.Value
+			w.learn(next)
+			return answer()
+		})
 	case optionModel:
 		choose(w, r, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: *p.Value}, "value", answer)
 	case optionEffort:

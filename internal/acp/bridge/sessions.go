@@ -29,7 +29,7 @@ func (b *bridge) newSession(r *acp.Request) {
 		b.mu.Lock()
 		b.made = append(b.made, made.SessionID)
 		b.mu.Unlock()
-		b.open(made.SessionID, opening{r, false, made.SessionID})
+		b.open(made.SessionID, opening{request: r, made: made.SessionID, agents: b.agents()})
 	})
 }
 
@@ -100,7 +100,7 @@ func (b *bridge) loadSession(r *acp.Request) {
 		r.Fail(err)
 		return
 	}
-	b.enter(*p.SessionID, opening{r, true, ""})
+	b.enter(*p.SessionID, opening{request: r, replay: true})
 }
 
 func (b *bridge) resumeSession(r *acp.Request) {
@@ -109,7 +109,7 @@ func (b *bridge) resumeSession(r *acp.Request) {
 		r.Fail(err)
 		return
 	}
-	b.enter(*p.SessionID, opening{r, false, ""})
+	b.enter(*p.SessionID, opening{request: r})
 }
 
 // enter opens a session that is there already.
@@ -122,6 +122,7 @@ func (b *bridge) enter(id string, o opening) {
 				return
 			}
 		}
+		o.agents = b.agents()
 		b.open(id, o)
 	})
 }

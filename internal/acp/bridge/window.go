@@ -47,6 +47,7 @@ type window struct {
 	giveUp  context.CancelFunc
 
 	asks   map[string]context.CancelFunc // approvals that the editor was asked
+	agents []string                      // whose programs are there
 	models []protocol.ListedModel
 	told   told
 
@@ -60,7 +61,8 @@ type window struct {
 type opening struct {
 	request *acp.Request
 	replay  bool
-	made    string // the id, where the session is a new one
+	made    string   // the id, where the session is a new one
+	agents  []string // whose programs are there
 }
 
 // newWindow follows a session. Its goroutines end with the bridge, or with gone.
@@ -150,6 +152,9 @@ func (w *window) muted() bool {
 // open answers a request when the session is known as it is at one moment. Where
 // nothing is to be drawn again it is known already.
 func (w *window) open(o opening) {
+	if o.agents != nil {
+		w.agents = o.agents
+	}
 	switch {
 	case w.known && !o.replay && !w.muted():
 		w.opened(o)
@@ -260,7 +265,7 @@ func (w *window) snapshot(s follow.Snapshot) {
 	if err := w.drawAll(s, silent, replay); err != nil {
 		return // the client is gone, or the window
 	}
-	w.state = s.State
+	w.learn(s.State)
 	if replay {
 		w.told = told{}
 		w.tellPlan()
@@ -274,7 +279,7 @@ func (w *window) snapshot(s follow.Snapshot) {
 
 // changed is the session's state after all that was told so far.
 func (w *window) changed(s protocol.State) {
-	w.state = s
+	w.learn(s)
 	w.tellState()
 	w.syncApprovals(s.PendingApprovals)
 	if w.owed.Load() {

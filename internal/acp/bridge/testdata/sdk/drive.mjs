@@ -1,6 +1,6 @@
 // drive.mjs NOUS SOCKET FOLDER: the official client drives each row of the contract
-// against a daemon that asks before edits, and has a tool slow that waits for a line
-// in the fifo go.
+// against a daemon that asks before edits, has an agent scripted, and a tool slow that
+// waits for a line in the fifo go.
 import { spawn } from "node:child_process";
 import { writeFile, readFile } from "node:fs/promises";
 import { Readable, Writable } from "node:stream";
@@ -30,7 +30,7 @@ await acp.client({ name: "driver" })
     const made = await call(M.session_new, { cwd: folder, mcpServers: [] });
     const sessionId = made.sessionId;
     assert.equal(made.modes.currentModeId, "ask");
-    assert.deepEqual(made.configOptions.map((o) => o.id), ["model", "effort", "approvals", "steering"]);
+    assert.deepEqual(made.configOptions.map((o) => o.id), ["agent", "model", "effort", "approvals", "steering"]);
 
     assert.equal((await call(M.session_prompt, { sessionId, prompt: text("?hm\nhello") })).stopReason, "end_turn");
     assert.ok(said().endsWith("hello") && kinds().includes("agent_thought_chunk"));
@@ -76,6 +76,14 @@ await acp.client({ name: "driver" })
     three.forEach(({ sessionId }, i) => assert.equal(
       updates.filter((u) => u.sessionId === sessionId && u.update.sessionUpdate === "agent_message_chunk").map((u) => u.update.content.text).join(""), "words of " + i));
     await call(M.session_delete, { sessionId: three[0].sessionId });
+
+    const theirs = (await call(M.session_new, { cwd: folder, mcpServers: [] })).sessionId; // another agent's turns
+    const choose = (value) => call(M.session_set_config_option, { sessionId: theirs, configId: "agent", value });
+    assert.equal((await choose("scripted")).configOptions.find((o) => o.id === "agent").currentValue, "scripted");
+    updates.length = 0;
+    await call(M.session_prompt, { sessionId: theirs, prompt: text("!say it is me") });
+    assert.ok(said().includes("it is me"));
+    await assert.rejects(choose("noused"), (e) => e.code === -32602);
   });
 bridge.stdin.end();
 const status = await new Promise((done) => (bridge.exitCode === null ? bridge.on("exit", done) : done(bridge.exitCode)));
