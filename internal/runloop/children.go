@@ -360,7 +360,8 @@ func (m *machine) skipRest() {
 // waitsForChild reports that nothing happens until a child has ended.
 func (m *machine) waitsForChild() bool {
 	run := m.s.Run
-	return m.phase == calling && run != nil && !run.Aborting && !m.skipping && run.WaitsForChild()
+	stops := m.skipping || m.givesUp != nil
+	return m.phase == calling && run != nil && !run.Aborting && !stops && run.WaitsForChild()
 }
 
 // resumeChildren has the children waited for that a former daemon, or this one before its
@@ -463,6 +464,8 @@ func (in childDoneIn) step(m *machine) {
 	switch {
 	case m.s.Run.Aborting:
 		m.finishAbort()
+	case m.givesUp != nil:
+		m.giveUp(m.givesUp)
 	case skipped: // and so are the others, also where the steer was taken back meanwhile
 		m.skipRest()
 	default:

@@ -104,6 +104,7 @@ type machine struct {
 	postponed []input          // stepped again when the session becomes idle
 	watchers  []ticket         // of a parent: answered when the run ends
 	skipping  bool             // the child that is waited for was stopped for a steer
+	givesUp   *protocol.Error  // why that child was stopped, as the run ends when it has
 	draining  bool
 	deleted   bool // takes no further input
 }
@@ -590,7 +591,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 // becomeIdle steps all that was put off, in order; what has to wait once more
 // puts itself off again.
 func (m *machine) becomeIdle() {
-	m.phase = idle
+	m.phase, m.givesUp = idle, nil
 	list := m.postponed
 	m.postponed = nil
 	for _, in := range list {
