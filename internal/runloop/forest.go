@@ -216,6 +216,7 @@ func (l *loop) account() {
 	}
 	used, children := run.Below()
 	l.env.forest.use(now.root, func(t *tree) {
+		t.given = max(t.given, run.Counted())
 		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true}
 		for _, c := range run.Children {
 			if c.Ended { // it is counted here from now on

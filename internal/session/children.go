@@ -105,6 +105,14 @@ func (r *Run) Below() (used model.Usage, children int) {
 	return used, children
 }
 
+// Counted is how many children the run's tree has had at least, as those of the run say.
+func (r *Run) Counted() (n int) {
+	for _, c := range r.Children {
+		n = max(n, c.Nth+c.Children)
+	}
+	return n
+}
+
 // alone is the fact without what is said of the run's children, as an index keeps it.
 func (f RunEnded) alone() RunEnded {
 	f.Waits, f.Spent, f.Children = false, nil, 0
