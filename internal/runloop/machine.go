@@ -82,6 +82,8 @@ type machine struct {
 	// reserve counts one more child below the run at the root, the nth, and reports whether there
 	// may be one. Nil: always.
 	reserve func(root, runID string) (nth int, ok bool)
+	// treesKnown reports that the runs are counted that a former daemon has left. Nil: they are.
+	treesKnown func() bool
 	// elsewhere is what the other runs of the tree have used, as of now.
 	elsewhere model.Usage
 

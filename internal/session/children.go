@@ -37,7 +37,9 @@ type ChildStarted struct {
 	Nth         int    `json:"nth,omitzero"` // child of its tree
 	// Within is the named agent of the run that has the call: the child may do no more.
 	Within *model.NamedAgent `json:"within,omitzero"`
-	// Approvals and MaxCost are that run's, where the child is in the background.
+	// Root is the run at the root of that run's tree, "" for itself, and Approvals and MaxCost are
+	// that run's, where the child is in the background.
+	Root      string                `json:"root,omitzero"`
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"`
 	MaxCost   int64                 `json:"max_cost_nano_usd,omitzero"`
 }
