@@ -67,7 +67,7 @@ func (m *machine) decideCall(call model.ToolCall) {
 		if v.Arguments != nil {
 			as.Arguments = v.Arguments
 		}
-		m.await(looking, work{look: &precheck{as, v.Guarded, v.Changes}})
+		m.await(looking, work{look: &precheck{inv: as, guarded: v.Guarded, change: v.Changes}})
 		return
 	}
 	m.act(inv, v, "")

@@ -109,6 +109,14 @@ func (m *machine) leaving(call model.ToolCall, v model.Verdict) model.Verdict {
 
 // delegate makes a call of the tool agent, and those that follow it with it.
 func (m *machine) delegate(call model.ToolCall) {
+	if m.treesKnown != nil && !m.treesKnown() { // or it would not count those that a former daemon has left
+		m.await(looking, work{look: &precheck{trees: true}})
+		return
+	}
+	m.delegateNow(call)
+}
+
+func (m *machine) delegateNow(call model.ToolCall) {
 	child, why := m.newChild(call)
 	if why != nil {
 		m.failCall(call, *why, false)
@@ -130,6 +138,16 @@ func (m *machine) delegate(call model.ToolCall) {
 		}
 	}
 	m.callChild(call, child)
+}
+
+// treesKnownIn says that the runs are there that a former daemon has left, or it has taken too long.
+type treesKnownIn struct{ gen int }
+
+func (in treesKnownIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != looking || m.park() {
+		return
+	}
+	m.delegateNow(m.s.Run.Calls[0])
 }
 
 // maySoon reports that a call is one of the tool agent that nobody has to be asked about.
@@ -185,7 +203,7 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 		f.MessageID = e.ID
 	}
 	if f.Background { // the run may be over by then
-		f.Approvals, f.MaxCost = run.Approvals, run.Terms.MaxCost
+		f.Root, f.Approvals, f.MaxCost = run.Root, run.Approvals, run.Terms.MaxCost
 	}
 	if f.New {
 		f.ChildID = m.newID("ses-")
@@ -215,13 +233,13 @@ func (m *machine) startChild(c session.Child) {
 				SessionID: s.ID, RunID: c.RunID, ToolCallID: c.CallID, Depth: s.Depth() + 1,
 			},
 		},
-		entry: s.Entry(c.MessageID), root: c.RunID, most: m.maxResult(),
+		entry: s.Entry(c.MessageID), root: cmp.Or(c.Root, c.RunID), most: m.maxResult(),
 	}
 	if s.Parent != nil {
 		b.created.Parent.Titles = slices.Clone(s.Parent.Titles)
 	}
 	b.created.Parent.Titles = append(b.created.Parent.Titles, s.Title)
-	b.start = childStart{root: c.RunID, approvals: c.Approvals, terms: c.Terms()}
+	b.start = childStart{root: b.root, approvals: c.Approvals, terms: c.Terms()}
 	mode := s.ApprovalMode
 	if run := s.Run; run != nil && run.ID == c.RunID {
 		b.root, b.start.root = m.root(), m.root()
@@ -360,7 +378,8 @@ func (m *machine) skipRest() {
 // waitsForChild reports that nothing happens until a child has ended.
 func (m *machine) waitsForChild() bool {
 	run := m.s.Run
-	return m.phase == calling && run != nil && !run.Aborting && !m.skipping && run.WaitsForChild()
+	stops := m.skipping || m.givesUp != nil
+	return m.phase == calling && run != nil && !run.Aborting && !stops && run.WaitsForChild()
 }
 
 // resumeChildren has the children waited for that a former daemon, or this one before its
@@ -463,6 +482,8 @@ func (in childDoneIn) step(m *machine) {
 	switch {
 	case m.s.Run.Aborting:
 		m.finishAbort()
+	case m.givesUp != nil:
+		m.giveUp(m.givesUp)
 	case skipped: // and so are the others, also where the steer was taken back meanwhile
 		m.skipRest()
 	default:

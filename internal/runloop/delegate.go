@@ -138,10 +138,11 @@ var (
 )
 
 // runChild begins a child's run, unless it has been, and waits for its end. False: ctx has
-// ended, or the daemon stops.
+// ended, or the daemon stops. The child keeps its place then, as it works on, or is begun, while
+// the parent's session is opened again.
 func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end childEnd, ok bool) {
 	defer func() {
-		if d.entered || d.held {
+		if ok && (d.entered || d.held) {
 			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
 		}
 	}()
@@ -197,7 +198,9 @@ func notBegun(code, message string) childEnd {
 	return childEnd{stop: protocol.StopError, code: protocol.Code(code), message: message, notRun: &res}
 }
 
-func (d *delegate) place() treePlace { return treePlace{d.child.RunID, d.child.Background} }
+func (d *delegate) place() treePlace {
+	return treePlace{d.birth.created.Parent.SessionID, d.child.RunID, d.child.Background}
+}
 
 // keepPlace gives the child its place in its tree, as its run has begun.
 func (h *Hub) keepPlace(d *delegate) {

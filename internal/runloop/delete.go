@@ -103,6 +103,7 @@ func (h *Hub) deleteAlone(ctx context.Context, id string) error {
 			Message: "the session cannot be deleted", Cause: err.Error(),
 		}
 	}
+	h.env.forest.forget(id)
 	return nil
 }
 

@@ -87,10 +87,12 @@ func (w work) waits() bool {
 }
 
 // precheck finds out more of a call before it is decided: what orchestrators say, and
-// what it would change.
+// what it would change. With trees set it is one of the tool agent that was decided, and
+// waits until all trees are known.
 type precheck struct {
 	inv             model.Invocation
 	guarded, change bool
+	trees           bool
 }
 
 // modelCall is a request to the model.

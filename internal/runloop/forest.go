@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -36,6 +37,7 @@ type treeUse struct {
 // treePlace is that of a child among those that work. A run that waits for a child of its own
 // does not work: its child has its place.
 type treePlace struct {
+	session    string // that has the call
 	parent     string // run
 	background bool
 }
@@ -133,6 +135,26 @@ func (f *forest) leave(root, run string) {
 	f.use(root, func(t *tree) { delete(t.places, run) })
 }
 
+// forget takes the places of children whose parent's session is deleted: nobody else does.
+func (f *forest) forget(session string) {
+	f.mu.Lock()
+	var roots []string
+	for root, t := range f.trees {
+		for _, p := range t.places {
+			if p.session == session {
+				roots = append(roots, root)
+				break
+			}
+		}
+	}
+	f.mu.Unlock()
+	for _, root := range roots {
+		f.use(root, func(t *tree) {
+			maps.DeleteFunc(t.places, func(_ string, p treePlace) bool { return p.session == session })
+		})
+	}
+}
+
 // want keeps a tree while somebody looks after a child of it, the nth, until unwant.
 func (f *forest) want(root string, nth int) {
 	f.use(root, func(t *tree) { t.given, t.wanted = max(t.given, nth), t.wanted+1 })
@@ -198,6 +220,7 @@ func (l *loop) account() {
 	}
 	if was := l.inTree; was != now && was.run != "" {
 		l.env.forest.use(was.root, func(t *tree) {
+			delete(t.places, was.run)
 			if u := t.uses[was.run]; u != nil {
 				u.live = false
 				if end := l.m.s.LastRun; end.RunID == was.run {
@@ -216,6 +239,7 @@ func (l *loop) account() {
 	}
 	used, children := run.Below()
 	l.env.forest.use(now.root, func(t *tree) {
+		t.given = max(t.given, run.Counted())
 		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true}
 		for _, c := range run.Children {
 			if c.Ended { // it is counted here from now on

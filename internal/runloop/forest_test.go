@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"noused/internal/session"
 	"noused/internal/testenv"
 )
 
@@ -91,6 +92,23 @@ func TestACountOutlivesItsTree(t *testing.T) {
 	f.unwant("root")
 	if len(f.trees) > 0 {
 		t.Errorf("trees %v are left", f.trees)
+	}
+}
+
+// A run below another knows of more children than are its own: after a restart the tree had only those counted that
+// are left, where the run above had ended (found by the simulator).
+func TestWhatARunKnowsOfItsTreeIsCounted(t *testing.T) {
+	f := &forest{bounds: Bounds{Total: 6}}
+	l := &loop{env: &env{forest: f}, m: &machine{s: &session.State{Run: &session.Run{
+		ID: "run-1", Root: "root",
+		Children: []session.Child{{ChildStarted: session.ChildStarted{ChildRunID: "run-2", Nth: 4}, Children: 1}},
+	}}}}
+	l.account()
+	if nth, ok := f.reserve("root", "run-1"); nth != 6 || !ok {
+		t.Errorf("the next child is the %d. of its tree, %t, want the sixth", nth, ok)
+	}
+	if _, ok := f.reserve("root", "run-1"); ok {
+		t.Error("there is a seventh child")
 	}
 }
 

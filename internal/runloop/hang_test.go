@@ -52,6 +52,52 @@ func TestADrainEndsThoughADiskHangs(t *testing.T) {
 	})
 }
 
+// A session that is opened while the daemon stops is closed once its run is parked: it was closed before, and the
+// next daemon took that for a crash (found by the simulator).
+func TestARunThatIsTakenUpWhileTheDaemonStopsIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, dir := make(chan struct{}), filepath.Join(t.TempDir(), "killed")
+		f := newFixture(t, t.TempDir(), offline.Model{}, hangsIn(begun), newRecorder())
+		id := f.session()
+		if _, err := f.start(id, "!t.x"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if err := os.CopyFS(dir, os.DirFS(f.dir)); err != nil {
+			t.Fatal(err)
+		}
+		disk := &hanging{let: make(chan struct{})}
+		disk.hangs.Store(true)
+		store, err := session.OpenOn(disk, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.env.Options
+		o.Store, o.Events = store, newRecorder()
+		h := NewHub(o)
+		h.update(func(s *lifecycle) { s.stage = draining })
+		_, release, err := h.acquire(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		synctest.Wait()
+		h.readLifecycle(func(s *lifecycle) {
+			if s.resting() {
+				t.Error("it may be closed, and its run is not parked")
+			}
+		})
+		close(disk.let)
+		if !h.rest(time.Minute) {
+			t.Error("it may never be closed")
+		}
+		h.closeAll()
+		if s, err := store.Peek(t.Context(), id); err != nil || s.Run == nil || !s.Run.Parked {
+			t.Errorf("the run is not parked: %+v, %v", s.Run, err)
+		}
+	})
+}
+
 // What cannot be opened does not become the active session, whatever it is.
 func TestOnlyASessionThatCanBeOpenedBecomesTheActiveOne(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())

@@ -380,10 +380,7 @@ func (h *Hub) admit(now *lifecycle, s *session.State, j *session.Journal) *loop 
 	}
 	l := newLoop(h.env, s, j)
 	l.lastUsed = h.env.Now()
-	if now.stage == draining {
-		l.m.draining = true
-		l.resting.Store(true)
-	}
+	l.m.draining = now.stage == draining
 	now.loops[s.ID] = l
 	h.env.Audit(model.AuditEvent{Event: "session:start", Component: "session", SessionID: s.ID})
 	l.busy.Store(true)

@@ -260,7 +260,7 @@ func (in abortIn) step(m *machine) {
 	m.record(session.AbortRequested{RunID: run.ID, AtEnd: in.ticket == nil})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusAbortRequested, Message: "the run is being aborted"})
 	m.reply(in.ticket, answer)
-	if m.phase == parked && (m.hosted() && run.Started != "" || len(run.Awaited()) > 0) { // the next daemon ends it
+	if m.phase == parked && (run.Open.ID != "" || run.Started != "" || len(run.Awaited()) > 0) { // the next daemon ends it
 		return
 	}
 	switch m.phase {

@@ -127,7 +127,7 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	if e.Modules != nil {
 		l.m.stopHooks = e.Modules.Stops
 	}
-	l.m.bounds, l.m.reserve = e.Children, e.forest.reserve
+	l.m.bounds, l.m.reserve, l.m.treesKnown = e.Children, e.forest.reserve, e.hub.haveTakenUp
 	if e.Agents != nil {
 		l.m.hosts = e.Agents.Check
 	}

@@ -82,6 +82,8 @@ type machine struct {
 	// reserve counts one more child below the run at the root, the nth, and reports whether there
 	// may be one. Nil: always.
 	reserve func(root, runID string) (nth int, ok bool)
+	// treesKnown reports that the runs are counted that a former daemon has left. Nil: they are.
+	treesKnown func() bool
 	// elsewhere is what the other runs of the tree have used, as of now.
 	elsewhere model.Usage
 
@@ -104,6 +106,7 @@ type machine struct {
 	postponed []input          // stepped again when the session becomes idle
 	watchers  []ticket         // of a parent: answered when the run ends
 	skipping  bool             // the child that is waited for was stopped for a steer
+	givesUp   *protocol.Error  // why that child was stopped, as the run ends when it has
 	draining  bool
 	deleted   bool // takes no further input
 	reopens   bool // nor does this one: the session is opened anew, with another agent
@@ -591,7 +594,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 // becomeIdle steps all that was put off, in order; what has to wait once more
 // puts itself off again.
 func (m *machine) becomeIdle() {
-	m.phase = idle
+	m.phase, m.givesUp = idle, nil
 	list := m.postponed
 	m.postponed = nil
 	for _, in := range list {

@@ -88,7 +88,7 @@ func (w *world) bootAs(in resumeIn) {
 	w.m = &machine{s: s, ownModel: func() model.Choice {
 		return w.own
 	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
-	w.m.judge, w.m.records = w.judge, w.folder
+	w.m.judge, w.m.records, w.m.bounds = w.judge, w.folder, Bounds{Depth: 2, Parallel: 8, Total: 50}
 	w.m.stopHooks = func(string) bool { return w.hooked }
 	w.m.fallbacks = func() []model.Choice { return w.others }
 	w.m.missing = func(c model.Choice) error {
@@ -157,7 +157,7 @@ func (w *world) step(in input) {
 func (w *world) judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 	v := model.Verdict{
 		Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden,
-		Path: w.moved + "/where/" + inv.Name, Linked: w.moved != "",
+		Path: w.moved + "/where/" + inv.Name, Linked: w.moved != "", Delegates: inv.Name == agentTool,
 	}
 	switch {
 	case v.Decision == model.Deny:

@@ -120,11 +120,15 @@ func (m *machine) endInterrupted() {
 }
 
 // answerInterrupted gives a result to the call that was running when a former
-// daemon ended, if any was. It is not run again.
+// daemon ended, if any was. It is not run again. One that waits for its child waits on.
 func (m *machine) answerInterrupted() bool {
 	i := slices.IndexFunc(m.s.Run.Calls, func(c model.ToolCall) bool { return c.ID == m.s.Run.Started })
-	if _, delegated := m.s.Run.Child(m.s.Run.Started); i < 0 || delegated {
+	if i < 0 || m.s.Run.WaitsForChild() {
 		return false
+	}
+	if child, delegated := m.s.Run.Child(m.s.Run.Started); delegated {
+		m.callBackground(m.s.Run.Calls[i], child)
+		return true
 	}
 	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted,
 		"the daemon stopped while this call ran; it may have done part of its work; check"), false,
@@ -132,9 +136,16 @@ func (m *machine) answerInterrupted() bool {
 	return true
 }
 
+// giveUp ends the run, once the child has ended that its call waits for.
 func (m *machine) giveUp(why *protocol.Error) {
 	m.stopChildren()
 	m.withdraw(protocol.ByAbort)
+	if run := m.s.Run; run.WaitsForChild() {
+		child, _ := run.Child(run.Started)
+		m.givesUp = why
+		m.callChild(run.Call(run.Started), child)
+		return
+	}
 	end := func() { m.endRun(protocol.StopError, why) }
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()

@@ -276,6 +276,11 @@ const lookTime = 2 * time.Second
 
 // runPrecheck finds out what has to be known of a call before it is decided.
 func (l *loop) runPrecheck(ctx context.Context, gen int, at precheck) {
+	if at.trees {
+		l.env.hub.awaitTakenUp(ctx)
+		_ = l.post(context.Background(), treesKnownIn{gen})
+		return
+	}
 	in := lookedIn{gen: gen}
 	if at.guarded {
 		in.guard = l.env.Policy.Guard(ctx, at.inv)

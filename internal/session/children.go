@@ -37,7 +37,9 @@ type ChildStarted struct {
 	Nth         int    `json:"nth,omitzero"` // child of its tree
 	// Within is the named agent of the run that has the call: the child may do no more.
 	Within *model.NamedAgent `json:"within,omitzero"`
-	// Approvals and MaxCost are that run's, where the child is in the background.
+	// Root is the run at the root of that run's tree, "" for itself, and Approvals and MaxCost are
+	// that run's, where the child is in the background.
+	Root      string                `json:"root,omitzero"`
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"`
 	MaxCost   int64                 `json:"max_cost_nano_usd,omitzero"`
 }
@@ -103,6 +105,14 @@ func (r *Run) Below() (used model.Usage, children int) {
 		used, children = used.Add(c.Spent), children+1+c.Children
 	}
 	return used, children
+}
+
+// Counted is how many children the run's tree has had at least, as those of the run say.
+func (r *Run) Counted() (n int) {
+	for _, c := range r.Children {
+		n = max(n, c.Nth+c.Children)
+	}
+	return n
 }
 
 // alone is the fact without what is said of the run's children, as an index keeps it.

@@ -294,10 +294,11 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 			after: len(s.order),
 		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
+		counted := max(f.Children, run.Counted())
 		for i, c := range s.Background {
-			if c.RunID == f.RunID && c.Nth < f.Children { // it is the one to say how many there were
+			if c.RunID == f.RunID && c.Nth < counted { // it is the one to say how many there were
 				s.Background = slices.Clone(s.Background)
-				s.Background[i].Nth = f.Children
+				s.Background[i].Nth = counted
 			}
 		}
 		ended := f.alone()

@@ -430,12 +430,12 @@ func TestClientsBehindSockets(t *testing.T) {
 
 		f := &follower{lines: map[string][]string{}, open: map[string]bool{}, asked: make(chan protocol.Approval, 1000)}
 		f.changed = sync.NewCond(&f.mu)
-		var readers, senders, approver sync.WaitGroup
-		readers.Go(func() { h.follow(f) })
+		var follower, wanderers, senders, approver sync.WaitGroup
+		follower.Go(func() { h.follow(f) })
 		done := make(chan struct{})
 		read := []map[place]string{{}, {}}
 		for n := range read {
-			readers.Go(func() { h.wander(rand.New(rand.NewPCG(seed, 10+uint64(n))), read[n], done) })
+			wanderers.Go(func() { h.wander(rand.New(rand.NewPCG(seed, 10+uint64(n))), read[n], done) })
 		}
 		approver.Go(func() {
 			s := &sender{h: h, rng: rand.New(rand.NewPCG(seed, 2)), name: "approver"}
@@ -460,8 +460,9 @@ func TestClientsBehindSockets(t *testing.T) {
 		close(done)
 		close(f.asked)
 		approver.Wait()
+		wanderers.Wait() // they come back for ever to a daemon that is gone
 		h.stop()
-		readers.Wait()
+		follower.Wait()
 		for _, one := range read {
 			for at, line := range one {
 				if lines := f.lines[at.epoch]; at.seq > len(lines) || lines[at.seq-1] != line {

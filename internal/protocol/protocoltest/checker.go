@@ -288,7 +288,7 @@ func (c *Checker) turnEnd(t *track, ev protocol.TurnEnd) error {
 	case c.aborted(t, ev.StopReason):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	}
-	t.turn, t.skipping, t.steered = "", false, t.skipping
+	t.turn, t.skipping, t.steered = "", false, t.skipping && len(t.steers) > 0 // else they were withdrawn meanwhile
 	if ev.StopReason == protocol.StopError {
 		c.undeliver(t)
 	}

@@ -76,3 +76,43 @@ func TestATextOfARunThatIsGivenUpWaitsAgain(t *testing.T) {
 		t.Error("the text is withdrawn and handed back, and the checker takes it")
 	}
 }
+
+// A steer may be withdrawn while the calls behind it are skipped, which takes as long as their children take to
+// stop: the turn after it is then a follow-up's. One that waits goes first (found by the simulator).
+func TestASteerThatIsWithdrawnWhileItSkips(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run, second := ref, ref
+	run.TurnID, second.TurnID = "", "2"
+	told := func(withdrawn bool) (err error) {
+		c := NewChecker()
+		for _, ev := range []protocol.Event{
+			protocol.AgentStart{Ref: run},
+			protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+			protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "assistant"},
+			protocol.MessageEnd{Ref: ref, MessageID: "msg-1", Role: "assistant", ToolCalls: []protocol.ToolCall{
+				{ID: "call-1"}, {ID: "call-2"},
+			}},
+			protocol.Status{Ref: ref, Code: protocol.StatusFollowUpQueued, InputID: "in-2"},
+			protocol.Status{Ref: ref, Code: protocol.StatusSteerQueued, InputID: "in-3"},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-1"},
+			protocol.ToolEnd{Ref: ref, ToolCallID: "call-1", OK: true},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-2"},
+			protocol.Status{Ref: ref, Code: protocol.StatusInputWithdrawn, InputID: "in-3"},
+			protocol.ToolEnd{Ref: ref, ToolCallID: "call-2", Skipped: true},
+			protocol.TurnEnd{Ref: ref, StopReason: protocol.StopSteered},
+			protocol.TurnStart{Ref: second, Kind: protocol.KindFollowUp, InputIDs: []string{"in-2"}},
+		} {
+			if s, ok := ev.(protocol.Status); ok && s.Code == protocol.StatusInputWithdrawn && !withdrawn {
+				continue
+			}
+			err = c.Event(ev)
+		}
+		return err
+	}
+	if err := told(true); err != nil {
+		t.Error(err)
+	}
+	if told(false) == nil {
+		t.Error("a follow-up goes before the steer, and the checker takes it")
+	}
+}

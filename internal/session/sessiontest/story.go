@@ -489,7 +489,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	}
 	s.parked = false
 	s.Resumed++
-	if s.open != "" && !s.waits() {
+	if s.open != "" && !s.delegated() {
 		s.interrupted = s.open
 		s.Cut++
 	}
@@ -501,6 +501,11 @@ func (s *Story) runResumed(f session.RunResumed) {
 		s.streams = ""
 	}
 	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusRunResumed})
+}
+
+// delegated reports that the call which is open has a child, so that it is known what comes of it.
+func (s *Story) delegated() bool {
+	return slices.ContainsFunc(s.Started, func(c session.ChildStarted) bool { return c.CallID == s.open })
 }
 
 // waits reports that the call which is open waits for a child.

@@ -1,0 +1,96 @@
+package runloop
+
+import (
+	"slices"
+	"testing"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// What was told to begin is told to end, however its run comes to its end (wire-v1 §4, invariant 3).
+
+// An abort of a run that was left where it was, as the daemon is stopping, ends it in the next one: this one ended
+// its turn inside a message, or a call (found by the simulator).
+func TestAnAbortWhileTheDaemonStopsLeavesNothingOpen(t *testing.T) {
+	for name, begin := range map[string]func(*world){
+		"a message": func(w *world) { w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}}) },
+		"a call":    func(w *world) { w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			begin(w)
+			w.step(drainIn{})
+			w.step(drainNowIn{})
+			w.step(abortIn{})
+			w.boot()
+			w.finish()
+			if got := w.types(); got[len(got)-1] != "agent_end aborted" {
+				t.Errorf("got %q, want the run aborted", got)
+			}
+		})
+	}
+}
+
+// delegates has the model call agent.
+func (w *world) delegates(arguments string) {
+	w.say(model.Delta{ToolCall: &model.ToolCall{Name: agentTool, Arguments: []byte(arguments)}},
+		model.Delta{Stop: model.StopToolCalls})
+}
+
+// A call whose child works in the background, and whose answer was torn off the journal, is answered before its run
+// ends in another way (found by the simulator).
+func TestACallInTheBackgroundWhoseAnswerWasTorn(t *testing.T) {
+	for name, c := range map[string]struct {
+		crashes int
+		abort   bool
+		end     protocol.StopReason
+	}{
+		"given up": {crashes: maxCrashes - 1, end: protocol.StopError},
+		"aborted":  {abort: true, end: protocol.StopAborted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			for range c.crashes {
+				w.boot()
+			}
+			heard := len(w.events)
+			w.delegates(`{"prompt":"x","background":true}`)
+			torn := slices.IndexFunc(w.records, func(r session.Record) bool {
+				_, ok := r.Fact.(session.ToolStarted)
+				return ok
+			})
+			w.records, w.checker = w.records[:torn+1], nil // nobody has heard of it
+			if run := w.m.s.Run.ID; c.abort {
+				w.records = append(w.records, session.Record{At: w.clock, Fact: session.AbortRequested{RunID: run}})
+			}
+			w.events = w.events[:heard]
+			w.boot()
+			w.events = w.events[heard:]
+			w.expect("status run_resumed", "tool_execution_update", "tool_execution_end ok=true skipped=false",
+				"turn_end "+string(c.end), "agent_end "+string(c.end))
+		})
+	}
+}
+
+// A run that is given up while it waits for a child stops the child, and its call ends before the run does.
+func TestARunThatIsGivenUpEndsTheCallOfItsChild(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.delegates(`{"prompt":"x"}`)
+	for range maxFaults + 1 {
+		w.bootAs(resumeIn{fault: true})
+	}
+	if w.m.s.Run == nil || w.work.child == nil {
+		t.Fatalf("nobody waits for the child\n%s", w.story())
+	}
+	w.step(childDoneIn{w.work.gen, childEnd{stop: protocol.StopAborted}, model.Failed("aborted", "stopped")})
+	got := w.types()
+	want := []string{"tool_execution_end ok=false skipped=false", "turn_end error", "agent_end error"}
+	if n := len(got) - len(want); n < 0 || !slices.Equal(got[n:], want) {
+		t.Errorf("got %q, want %q at the end", got, want)
+	}
+}
