@@ -218,9 +218,11 @@ var layers = []layer{
 		"internal/client/conversation", "internal/tui/theme",
 		"internal/tui/cell", "internal/tui/highlight", "internal/protocol",
 	}},
-	{pattern: "internal/tui/pick", ours: []string{"internal/tui/theme", "internal/tui/cell", "internal/protocol"}},
+	{pattern: "internal/tui/pick", ours: []string{
+		"internal/tui/theme", "internal/tui/cell", "internal/tui/highlight", "internal/protocol",
+	}},
 	{pattern: "internal/tui/highlight", stdlibOnly: true},
-	{pattern: "internal/tui/theme"},
+	{pattern: "internal/tui/theme", ours: []string{"internal/tui/highlight"}},
 	{pattern: "internal/tui/cell", ours: []string{"internal/plaintext"}},
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
