@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"noused/internal/client/actions"
-	"noused/internal/client/conversation"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -335,11 +334,10 @@ func SetMode(ctx context.Context, p Place, word string, mode protocol.Mode) Outc
 }
 
 func compact(ctx context.Context, p Place, instruction string) Outcome {
-	r, err := actions.Compact(ctx, p, p.Scope(), instruction)
-	if err != nil {
+	if _, err := actions.Compact(ctx, p, p.Scope(), instruction); err != nil {
 		return Failed(Explain(err, "to compact"))
 	}
-	return informed("summarised: %s", conversation.Shrunk(r.TokensBefore, r.TokensAfter))
+	return Outcome{} // the conversation is read again, and says it
 }
 
 // export writes to a new file, readable by the user only, in the folder nous
