@@ -209,8 +209,8 @@ var layers = []layer{
 		"internal/alert", "internal/tui/keymap", "internal/regular", "internal/tomlfile", "internal/xdg",
 	}},
 	{pattern: "internal/tui/slash", ours: []string{
-		"internal/client/actions", "internal/client/approval", "internal/client/conversation", "internal/client",
-		"internal/client/follow", "internal/tui/settings",
+		"internal/client/actions", "internal/client/approval", "internal/client",
+		"internal/client/follow", "internal/cmdline", "internal/tui/settings",
 		"internal/tui/terminal", "internal/tui/cell", "internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/tui/terminal", ours: []string{"internal/regular"}},

@@ -162,6 +162,10 @@ func TestRefusedTextStaysInTheInput(t *testing.T) {
 	if got := h.input.Text(); got != "/nonsense at all" {
 		t.Errorf("got %q in the input", got)
 	}
+	h.press("ctrl+c")
+	h.write("/hepl")
+	h.press("enter")
+	h.sees("there is no command /hepl, did you mean /help?")
 }
 
 func TestErrorOfTheDaemonIsToldWhole(t *testing.T) {
