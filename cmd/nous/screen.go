@@ -49,7 +49,7 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	view := &runs.TextView{Console: a.console()}
 	return tui.Run(cmd.Context(), tui.Options{
 		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
-		Out:   a.out.W,
+		Out: a.out.W, Person: plain.IsTerminal(a.out.W),
 		Event: func(ev protocol.Event) { view.Event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.Entry(entry, false) },
 	})

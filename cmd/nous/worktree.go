@@ -53,7 +53,8 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	switch {
 	case err == nil:
 		a.Notef("worktree %s, branch %s", tree.Dir, tree.Branch)
-		a.Notef("to use it, go to that folder, or name the session: --session %s", made.SessionID)
+		a.Notef("nous%s --session %s prompt TEXT goes on with it from here, as does nous prompt TEXT in that folder",
+			a.flags(), made.SessionID)
 		a.noteIncluded(tree.Included)
 		return a.setUpWorktree(ctx, tree, made.SessionID)
 	case errors.As(err, &refused), isNoDaemon(err):

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"time"
 
-	"noused/internal/tui/slash"
-
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/pick"
+	"noused/internal/tui/slash"
+	"noused/internal/tui/theme"
 )
 
 const (
@@ -85,7 +85,14 @@ type (
 	}
 )
 
-func (a *appearance) pickLook() pick.Look { return pick.Look{Theme: a.theme} }
+func (a *appearance) pickLook() pick.Look {
+	look := pick.Look{Theme: a.theme}
+	if a.isColored() {
+		syntax := theme.NewSyntax(a.isDark())
+		look.Syntax = &syntax
+	}
+	return look
+}
 
 func (m *model) open(o *overlay) {
 	m.over = o

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -53,7 +54,7 @@ func talkTo(t *testing.T, socket, host string) *talker {
 	in, out := io.Pipe()
 	k := &talker{t: t, socket: socket, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
 	o := Options{
-		Site: slash.Site{Daemon: follow.Socket(socket), Place: socket, Host: host}, Plain: true, In: in, Out: k,
+		Site: slash.Site{Daemon: follow.Socket(socket), Place: socket, Host: host}, Plain: true, Person: true, In: in, Out: k,
 		Getenv: func(string) string { return t.TempDir() },
 		Event: func(ev protocol.Event) {
 			if e, ok := ev.(protocol.MessageEnd); ok && e.Role == "assistant" {
@@ -175,6 +176,26 @@ func TestPlainConversation(t *testing.T) {
 	}
 	k.types("/quit")
 	k.ends()
+}
+
+// A run whose end a person has heard is read, also where the daemon was killed in the middle of it.
+func TestWhatIsHeardIsMarkedAsRead(t *testing.T) {
+	d := startNoused(t, "")
+	k := talk(t, d.Socket)
+	k.hears("session ses-", "idle")
+	h := useDaemon(t, d.Socket)
+	h.send(tea.BlurMsg{})
+	id := h.state.SessionID
+	k.types("one")
+	k.hears("the run is completed")
+	h.until("read session", func() bool { return !h.unread(id) })
+	h.held(d.Dir)
+	d.Kill()
+	k.hears("no daemon runs at")
+	d.Start()
+	k.hears("connected again")
+	h.until("end of the run", func() bool { return !h.running() })
+	h.until("read session", func() bool { return !h.unread(id) })
 }
 
 func TestPlainReadsOutTheEndOfASession(t *testing.T) {

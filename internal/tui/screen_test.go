@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -161,6 +162,10 @@ func TestRefusedTextStaysInTheInput(t *testing.T) {
 	if got := h.input.Text(); got != "/nonsense at all" {
 		t.Errorf("got %q in the input", got)
 	}
+	h.press("ctrl+c")
+	h.write("/hepl")
+	h.press("enter")
+	h.sees("there is no command /hepl, did you mean /help?")
 }
 
 func TestErrorOfTheDaemonIsToldWhole(t *testing.T) {
@@ -503,4 +508,20 @@ func TestTheSessionThatIsShownIsDeleted(t *testing.T) {
 	h.until("another session", func() bool { return h.state.SessionID != gone })
 	h.press("esc")
 	h.sees("the session shown before was deleted")
+}
+
+// A summary is told once: by its line in the conversation.
+func TestASummaryIsToldOnce(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	for i := range 4 {
+		text := fmt.Sprintf("say number-%d %s", i, strings.Repeat("and more ", 2000))
+		beside(h, protocol.Prompt, protocol.PromptParams{Text: text})
+		h.until("the run", func() bool { return h.running() || strings.Contains(h.screen(), fmt.Sprint("number-", i)) })
+		h.until("its end", func() bool { return !h.running() && h.state.LastRun != nil })
+	}
+	h.write("/compact")
+	h.press("enter")
+	h.sees("summarised here")
+	h.until("it told once", func() bool { return strings.Count(h.screen(), "summarised") == 1 })
 }

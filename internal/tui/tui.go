@@ -47,9 +47,10 @@ type Options struct {
 	Session string // the session to show first; "" is the active one
 	// Find, which may be nil, is asked which session to show first, once a daemon
 	// answers; with "" it is the active one. It is for an empty Session.
-	Find  func(ctx context.Context) (sessionID string, err error)
-	Plain bool // line by line, for screen readers and dumb terminals
-	Board bool // the board first; not with Plain
+	Find   func(ctx context.Context) (sessionID string, err error)
+	Plain  bool // line by line, for screen readers and dumb terminals
+	Person bool // one reads Out; with Plain
+	Board  bool // the board first; not with Plain
 
 	In  io.Reader
 	Out io.Writer
@@ -114,7 +115,7 @@ func Run(ctx context.Context, o Options) error {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
 		defer stop()
 		return plain.Run(ctx, plain.Options{
-			Site: o.Site, Session: o.Session, Finds: o.Find != nil, In: o.input(), Out: o.output(),
+			Site: o.Site, Session: o.Session, Finds: o.Find != nil, Person: o.Person, In: o.input(), Out: o.output(),
 			Event: o.Event, Entry: o.Entry, Getenv: o.Getenv, Now: o.Now,
 		}, l)
 	}

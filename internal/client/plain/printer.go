@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +20,8 @@ type Printer struct {
 	OutStyle, ErrStyle Style
 	JSON               bool // results are JSON, one object on a line
 	Raw                bool // texts are printed as they are
+
+	open, noteOpen atomic.Bool // a line of Out, and of Err, is not ended
 }
 
 // Fit is a text as it goes to standard output.
@@ -30,7 +33,44 @@ func (p *Printer) Fit(text string) string {
 }
 
 // Print prints a text that may be a part of a line.
-func (p *Printer) Print(text string) { io.WriteString(p.Out, p.Fit(text)) }
+func (p *Printer) Print(text string) {
+	p.endNote()
+	io.WriteString(p.Out, p.Fit(text))
+	p.open.Store(!strings.HasSuffix(text, "\n"))
+}
+
+// EndLine ends a line that Print or PrintNote left open.
+func (p *Printer) EndLine() {
+	p.endNote()
+	if p.open.Load() {
+		p.Println("")
+	}
+}
+
+// PrintNote writes a quiet text to standard error that may be a part of a line.
+func (p *Printer) PrintNote(text string) {
+	if !p.noteOpen.Load() {
+		p.FreshLine()
+	}
+	fmt.Fprint(p.Err, p.ErrStyle.Paint(Dim, plaintext.Clean(text)))
+	p.noteOpen.Store(true)
+}
+
+func (p *Printer) endNote() {
+	if p.noteOpen.Load() {
+		fmt.Fprintln(p.Err)
+		p.noteOpen.Store(false)
+	}
+}
+
+// FreshLine keeps what goes to standard error off the end of a line where both meet on a terminal.
+func (p *Printer) FreshLine() {
+	p.endNote()
+	if p.open.Load() && p.OutStyle.Terminal && p.ErrStyle.Terminal {
+		fmt.Fprintln(p.Err)
+		p.open.Store(false)
+	}
+}
 
 // Println prints a line, or several.
 func (p *Printer) Println(text string) { p.Spans(Span{Text: text}) }
@@ -41,7 +81,9 @@ func (p *Printer) Spans(spans ...Span) {
 	for _, s := range spans {
 		line.WriteString(p.OutStyle.Paint(s.Look, p.Fit(s.Text)))
 	}
+	p.endNote()
 	io.WriteString(p.Out, line.String()+"\n")
+	p.open.Store(false)
 }
 
 // Lines prints lines of such pieces.
@@ -91,11 +133,13 @@ func (p *Printer) Pairs(pairs [][2]string) {
 
 // Notef writes a quiet line to standard error.
 func (p *Printer) Notef(format string, args ...any) {
+	p.FreshLine()
 	fmt.Fprintln(p.Err, p.ErrStyle.Paint(Dim, plaintext.Clean(fmt.Sprintf(format, args...))))
 }
 
 // Complain writes the one line that an error gets.
 func (p *Printer) Complain(message string) {
+	p.FreshLine()
 	fmt.Fprintf(p.Err, "nous: %s\n", p.ErrStyle.Paint(Red, plaintext.Clean(message)))
 }
 

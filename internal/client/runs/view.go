@@ -62,17 +62,14 @@ func (v *LastView) Event(ev protocol.Event, _ []byte) {
 }
 
 // TextView writes what the assistant says to standard output and nothing else;
-// the rest goes to standard error. open and thinking say on which of the two
-// a line is unfinished. A prompt's own text is not repeated. A message whose
-// beginning was missed is written at its end.
+// the rest goes to standard error. A prompt's own text is not repeated. A message
+// whose beginning was missed is written at its end.
 type TextView struct {
-	Console  *Console
-	kind     string          // of the turn
-	began    bool            // the current message's beginning was seen
-	missed   strings.Builder // what was heard of a message whose beginning was not
-	said     int             // bytes of the current message that were written
-	open     bool
-	thinking bool
+	Console *Console
+	kind    string          // of the turn
+	began   bool            // the current message's beginning was seen
+	missed  strings.Builder // what was heard of a message whose beginning was not
+	said    int             // bytes of the current message that were written
 }
 
 func (v *TextView) Event(ev protocol.Event, _ []byte) {
@@ -84,7 +81,7 @@ func (v *TextView) Event(ev protocol.Event, _ []byte) {
 		v.endMessage()
 		v.began = true
 		if ev.Role == "user" && v.kind != "prompt" && ev.Text != "" {
-			v.note("%s: %s", v.kind, plain.OneLine(ev.Text, plain.LineWidth))
+			v.Console.Notef("%s: %s", v.kind, plain.OneLine(ev.Text, plain.LineWidth))
 		}
 	case protocol.MessageUpdate:
 		v.update(ev)
@@ -97,17 +94,17 @@ func (v *TextView) Event(ev protocol.Event, _ []byte) {
 			v.endMessage()
 			switch {
 			case ev.StopReason == protocol.StopLength:
-				v.note("warning: the answer was cut off at the model's length limit")
+				v.Console.Notef("warning: the answer was cut off at the model's length limit")
 			case ev.StopReason == protocol.StopEnd && ev.Text == "" && len(ev.ToolCalls) == 0:
-				v.note("the model said nothing")
+				v.Console.Notef("the model said nothing")
 			}
 		}
 		v.began = false
 	case protocol.ToolStart:
-		v.note("→ %s", plain.CallHead(ev))
+		v.Console.Notef("→ %s", plain.CallHead(ev))
 	case protocol.ToolUpdate:
 		if text := strings.TrimRight(ev.Delta, "\n"); text != "" && !ev.OfResult {
-			v.note("%s", format.Indent(plaintext.Clean(text), "  "))
+			v.Console.Notef("%s", format.Indent(plaintext.Clean(text), "  "))
 		}
 	case protocol.ToolEnd:
 		v.toolEnd(ev)
@@ -116,12 +113,12 @@ func (v *TextView) Event(ev protocol.Event, _ []byte) {
 		case protocol.StatusAbortRequested, protocol.StatusSteerQueued, protocol.StatusFollowUpQueued:
 		case protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // asking reports them
 		default:
-			v.note("%s", ev.Message)
+			v.Console.Notef("%s", ev.Message)
 		}
 	case protocol.Warning:
-		v.note("warning: %s", ev.Message)
+		v.Console.Notef("warning: %s", ev.Message)
 	case protocol.ErrorEvent:
-		v.note("error: %s", plain.ErrorText(ev.Code, ev.Message, ev.Cause))
+		v.Console.Notef("error: %s", plain.ErrorText(ev.Code, ev.Message, ev.Cause))
 	case protocol.AgentEnd:
 		v.agentEnd(ev)
 	}
@@ -129,9 +126,7 @@ func (v *TextView) Event(ev protocol.Event, _ []byte) {
 
 func (v *TextView) update(ev protocol.MessageUpdate) {
 	if ev.ThinkingDelta != "" {
-		v.freshLine()
-		fmt.Fprint(v.Console.Err, v.Console.ErrStyle.Paint(plain.Dim, plaintext.Clean(ev.ThinkingDelta)))
-		v.thinking = true
+		v.Console.PrintNote(ev.ThinkingDelta)
 	}
 	switch {
 	case ev.Delta == "":
@@ -143,51 +138,23 @@ func (v *TextView) update(ev protocol.MessageUpdate) {
 }
 
 func (v *TextView) say(text string) {
-	v.endThinking()
 	v.Console.Print(text)
 	v.said += len(text)
-	v.open = !strings.HasSuffix(text, "\n")
 }
 
 // endMessage ends the line that a message left open. Of one whose end does not come
 // either, what was heard is written.
 func (v *TextView) endMessage() {
-	v.endThinking()
 	if v.missed.Len() > 0 {
 		v.say(v.missed.String())
 	}
-	if v.open {
-		v.Console.Println("")
-	}
+	v.Console.EndLine()
 	v.missed.Reset()
-	v.began, v.said, v.open = false, 0, false
-}
-
-func (v *TextView) endThinking() {
-	if v.thinking {
-		fmt.Fprintln(v.Console.Err)
-		v.thinking = false
-	}
-}
-
-// freshLine keeps what goes to standard error off the end of the assistant's
-// line where both meet on a terminal.
-func (v *TextView) freshLine() {
-	if v.open && v.Console.OutStyle.Terminal && v.Console.ErrStyle.Terminal && !v.thinking {
-		fmt.Fprintln(v.Console.Err)
-		v.open = false
-	}
-}
-
-func (v *TextView) note(format string, args ...any) {
-	v.endThinking()
-	v.freshLine()
-	v.Console.Notef(format, args...)
+	v.began, v.said = false, 0
 }
 
 func (v *TextView) mark(mark, format string, args ...any) {
-	v.endThinking()
-	v.freshLine()
+	v.Console.FreshLine()
 	fmt.Fprint(v.Console.Err, mark, " ")
 	v.Console.Notef(format, args...)
 }
@@ -196,7 +163,7 @@ func (v *TextView) toolEnd(ev protocol.ToolEnd) {
 	took := (time.Duration(ev.DurationMS) * time.Millisecond).String()
 	switch {
 	case ev.Skipped:
-		v.note("- %s skipped", ev.ToolName)
+		v.Console.Notef("- %s skipped", ev.ToolName)
 	case ev.OK:
 		v.mark(v.Console.ErrStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took,
 			plain.OneLine(ev.Result, plain.LineWidth))

@@ -8,6 +8,25 @@ import (
 	"noused/internal/protocol"
 )
 
+// What is said by the way, such as that the time is up, has a line of its own on a terminal.
+func TestComplaintsHaveALineOfTheirOwn(t *testing.T) {
+	var both bytes.Buffer
+	terminal := plain.Style{Terminal: true}
+	c := &Console{Printer: &plain.Printer{Out: &both, Err: &both, OutStyle: terminal, ErrStyle: terminal}}
+	v := &TextView{Console: c}
+	v.Event(protocol.MessageStart{Role: "assistant"}, nil)
+	v.Event(protocol.MessageUpdate{Delta: "one"}, nil)
+	c.Complain("the time is up")
+	v.Event(protocol.MessageUpdate{Delta: "two"}, nil)
+	c.Notef("aborting")
+	v.Event(protocol.MessageUpdate{ThinkingDelta: "hm"}, nil)
+	c.Complain("lost")
+	v.Event(protocol.MessageEnd{Role: "assistant", Text: "onetwo"}, nil)
+	if got, want := both.String(), "one\nnous: the time is up\ntwo\naborting\nhm\nnous: lost\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Anyone who comes while an answer is being said, or misses its beginning, has it whole
 // all the same, and once.
 func TestAnAnswerWhoseBeginningWasMissedIsWhole(t *testing.T) {

@@ -69,6 +69,23 @@ func Scan(code, lang string) []Token {
 	return s.tokens
 }
 
+// Lines are the tokens of Scan line by line; none goes over the end of one.
+func Lines(code, lang string) [][]Token {
+	lines := [][]Token{nil}
+	for _, token := range Scan(code, lang) {
+		for i, text := range strings.Split(token.Text, "\n") {
+			if i > 0 {
+				lines = append(lines, nil)
+			}
+			if text != "" {
+				last := &lines[len(lines)-1]
+				*last = append(*last, Token{token.Kind, text})
+			}
+		}
+	}
+	return lines
+}
+
 // Known tells whether a language has a scanner.
 func Known(lang string) bool { return find(lang) != nil }
 

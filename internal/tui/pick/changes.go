@@ -40,6 +40,7 @@ type Changes struct {
 	notice string // said until the next key
 	sure   bool   // d was pressed once
 	at     pane   // of the last View
+	syntax syntax
 	drawn  struct {
 		x, y int // where what is written begins, in the last View
 		ok   bool
@@ -115,7 +116,7 @@ func (c *Changes) SetFiles(all protocol.Changes) {
 	if d := c.comments.draft; d != nil {
 		open[d.path] = true
 	}
-	c.list.cursor, c.rows = 0, nil
+	c.list.cursor, c.rows, c.syntax = 0, nil, syntax{}
 	c.files, c.order = make([]changedFile, len(all.Files)), nil
 	for i, f := range all.Files {
 		c.files[i] = changedFile{ChangedFile: f, open: open[f.Path]}
@@ -154,6 +155,7 @@ func (c *Changes) SetDiff(path, diff string, truncated bool, problem string) {
 	if i < 0 {
 		return
 	}
+	c.syntax = syntax{}
 	f := &c.files[i]
 	f.asked, f.known, f.problem, f.size = false, true, problem, len(diff)
 	f.lines, f.cut = parsePatch(diff)

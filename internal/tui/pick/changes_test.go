@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -20,8 +21,10 @@ func anyChanges(t *rapid.T, l Look) *Changes {
 	c := NewChanges(&Comments{}, l)
 	var all protocol.Changes
 	for i := range rapid.IntRange(0, 6).Draw(t, "files") {
+		ext := rapid.SampledFrom([]string{"", ".go", ".md", ".html"}).Draw(t, "ext")
 		all.Files = append(all.Files, protocol.ChangedFile{
-			Path: fmt.Sprint(i, text("path")), Status: protocol.ChangeModified, Binary: i == 2, LeftOut: i == 3, Shared: i == 4,
+			Path: fmt.Sprint(i, text("path"), ext), Status: protocol.ChangeModified,
+			Binary: i == 2, LeftOut: i == 3, Shared: i == 4,
 		})
 	}
 	c.SetFiles(all)
@@ -177,6 +180,55 @@ func TestChangesHaveTheColoursOfTheTheme(t *testing.T) {
 				t.Errorf("%s: no %q in %q", name, want, view)
 			}
 		}
+	}
+}
+
+// Code has the colours of its language, of which a comment over two lines is one; what was taken
+// out has none of them, nor has anything without colours.
+func TestChangesHaveTheColoursOfTheirLanguage(t *testing.T) {
+	diff := "@@ -1,2 +1,2 @@\n /* a comment\n-func is in it */\n+return ends */ func f()\n" +
+		"@@ -9,0 +10 @@ f\n+func g()\n"
+	for name, l := range looks {
+		c := NewChanges(&Comments{}, l)
+		c.SetFiles(protocol.Changes{Files: []protocol.ChangedFile{{Path: "src/a.go"}, {Path: "a.txt"}}})
+		c.SetDiff("src/a.go", diff, false, "")
+		view := c.View(80, 24)
+		if l.Syntax == nil {
+			if want := "  1  /* a comment"; !strings.Contains(ansi.Strip(view), want) || strings.Contains(view, "[38;2") {
+				t.Errorf("%s: no %q without colours in %q", name, want, view)
+			}
+			continue
+		}
+		added := func(head string, code ...string) string {
+			return theme.Band(l.Theme.AddedOn, l.Theme.Added.Render(head)+strings.Join(code, ""), 74)
+		}
+		for _, want := range []string{
+			"  1  " + l.Syntax.Comment.Render("/* a comment"),
+			theme.Band(l.Theme.RemovedOn, l.Theme.Removed.Render("  2 -func is in it */"), 74),
+			added("  2 +", l.Syntax.Comment.Render("return ends */"), " ", l.Syntax.Keyword.Render("func"), " ",
+				l.Syntax.Function.Render("f"), "()"),
+			added(" 10 +", l.Syntax.Keyword.Render("func"), " ", l.Syntax.Function.Render("g"), "()"),
+		} {
+			if !strings.Contains(view, want) {
+				t.Errorf("%s: no %q in %q", name, want, view)
+			}
+		}
+	}
+}
+
+// A frame costs no more than a key takes, whatever is in a hunk; a very long one has no colours.
+func BenchmarkChangesOfALongHunk(b *testing.B) {
+	for _, lines := range []int{1000, 6000, 40_000} {
+		b.Run(fmt.Sprint(lines), func(b *testing.B) {
+			c := NewChanges(&Comments{}, looks["dark"])
+			c.SetFiles(protocol.Changes{Files: []protocol.ChangedFile{{Path: "a.go"}}})
+			c.SetDiff("a.go", fmt.Sprintf("@@ -0,0 +1,%d @@\n", lines)+
+				strings.Repeat("+\tx, y := 1+1, \"a\"\n", lines), false, "")
+			c.Update(press("end"))
+			for b.Loop() {
+				c.View(120, 50)
+			}
+		})
 	}
 }
 

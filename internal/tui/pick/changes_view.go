@@ -97,10 +97,18 @@ func (c *Changes) draw(i int, room pane) []string {
 	case noteRow:
 		text, style = "  "+r.note, th.Dim
 	case lineRow:
-		text, style, band = c.lineText(r)
+		var code string
+		text, code, style, band = c.lineText(r)
+		if tokens := c.tokens(r); tokens != nil && !on {
+			text, code, style = style.Render(text), c.look.Syntax.Render(tokens), th.Text
+		}
+		text += code
+	}
+	if r.kind != lineRow {
+		text = cell.Sanitize(text)
 	}
 	var lines []string
-	for n, part := range cell.Wrap(cell.Sanitize(text), width) {
+	for n, part := range cell.Wrap(text, width) {
 		if n == max(room.height-1, 1) {
 			lines[n-1] = cell.Truncate(lines[n-1], room.width-1) + "…"
 			break
@@ -125,24 +133,29 @@ func (c *Changes) mark() string {
 	return "  > "
 }
 
-// lineText is a line of a diff: its number, its mark and the code.
-func (c *Changes) lineText(r changesRow) (text string, style, band lipgloss.Style) {
+// shown is the text of a line as it is drawn, sanitised.
+func (l patchLine) shown() string {
+	text := format.Cut(l.text, maxShownLine)
+	if len(text) < len(l.text) {
+		text += " …"
+	}
+	return cell.Sanitize(strings.ReplaceAll(text, "\r", " "))
+}
+
+// lineText is a line of a diff: its number and mark, and the code behind them, sanitised.
+func (c *Changes) lineText(r changesRow) (head, code string, style, band lipgloss.Style) {
 	th, f := c.look.Theme, &c.files[r.file]
 	l := f.lines[r.line]
-	code := format.Cut(l.text, maxShownLine)
-	if len(code) < len(l.text) {
-		code += " …"
-	}
-	code = cell.Sanitize(strings.ReplaceAll(code, "\r", " "))
+	code = l.shown()
 	number := strings.Repeat(" ", f.digits())
 	if l.code() {
 		number = fmt.Sprintf("%*d", f.digits(), l.number)
 	}
 	switch l.mark {
 	case '@':
-		return code, th.Accent, band
+		return "", code, th.Accent, band
 	case 'i':
-		return number + " " + code, th.Dim, band
+		return number + " ", code, th.Dim, band
 	case '+':
 		style, band = th.Added, th.AddedOn
 	case '-':
@@ -152,7 +165,7 @@ func (c *Changes) lineText(r changesRow) (text string, style, band lipgloss.Styl
 	if word := map[byte]string{'+': "added: ", '-': "removed: "}[l.mark]; c.look.Plain && word != "" {
 		mark = word
 	}
-	return number + " " + mark + code, style, band
+	return number + " " + mark, code, style, band
 }
 
 // digits are as many as the longest number of a line has.

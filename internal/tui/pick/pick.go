@@ -26,8 +26,9 @@ import (
 // Look is how an overlay is drawn. The zero Look has frames and symbols, and no
 // colour.
 type Look struct {
-	Theme theme.Theme
-	Plain bool // no frames, words in place of symbols: for screen readers
+	Theme  theme.Theme
+	Syntax *theme.Syntax // of code; nil: none
+	Plain  bool          // no frames, words in place of symbols: for screen readers
 }
 
 // Action is what the user wants of an overlay.

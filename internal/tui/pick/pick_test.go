@@ -177,11 +177,16 @@ func overlays(t *rapid.T, l Look) overlay {
 	return NewTree(text("title"), tree, l)
 }
 
+func syntaxOf(dark bool) *theme.Syntax {
+	syntax := theme.NewSyntax(dark)
+	return &syntax
+}
+
 var looks = map[string]Look{
 	"no colour, no weight": {},
 	"plain":                {Plain: true},
-	"dark":                 {Theme: theme.New(true, true)},
-	"light":                {Theme: theme.New(false, true)},
+	"dark":                 {Theme: theme.New(true, true), Syntax: syntaxOf(true)},
+	"light":                {Theme: theme.New(false, true), Syntax: syntaxOf(false)},
 	"no colour":            {Theme: theme.New(true, false)},
 }
 

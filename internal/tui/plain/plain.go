@@ -40,6 +40,7 @@ type Options struct {
 	slash.Site
 	Session string // the session to show first; "" is the active one
 	Finds   bool   // another one is looked for, for an empty Session
+	Person  bool   // one reads Out
 
 	In    io.Reader
 	Out   io.Writer
@@ -299,6 +300,7 @@ func (p *plain) restore(s follow.Snapshot) {
 	}
 	p.known = true
 	p.readOut(s.Messages)
+	p.markRead()
 	if s.State.Partial != nil && s.State.Partial.Text != "" {
 		p.sayf("so far: %s", s.State.Partial.Text)
 	}
@@ -343,6 +345,7 @@ func (p *plain) event(ev follow.Event) {
 		p.state.RunState, p.state.RunID = protocol.StateIdle, ""
 		p.opts.Event(e)
 		p.sayf("the run is %s", e.StopReason)
+		p.markRead()
 		return
 	case protocol.TurnStart:
 		p.prompted = e.Kind == protocol.KindPrompt
@@ -366,6 +369,20 @@ func (p *plain) event(ev follow.Event) {
 		}
 	}
 	p.opts.Event(ev.Event)
+}
+
+// markRead tells the daemon that a person has read the session up to now, unless a run goes on.
+func (p *plain) markRead() {
+	if !p.opts.Person || p.place().Running() || p.goal != nil ||
+		slash.Refusal(p.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
+		return
+	}
+	at := p.place()
+	p.jobs.Start(func(ctx context.Context) tea.Msg {
+		// Where it fails the next run's end asks again.
+		_, _ = slash.Ask(ctx, at, protocol.MarkRead, protocol.MarkReadParams{Scope: at.Scope()})
+		return nil
+	})
 }
 
 // typed does what a line says.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"noused/internal/client/actions"
-	"noused/internal/client/conversation"
+	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -241,15 +241,16 @@ func Parse(text string) (cmd *Command, rest string, err error) {
 }
 
 func noCommand(name string) error {
-	name = cell.Line(name, 40)
-	near := ""
+	name = "/" + cell.Line(name, 40)
+	var all []string
 	for _, c := range Commands {
-		if len(name) > 2 && (strings.Contains(c.Name, name) || strings.Contains(name, c.Name)) {
-			near = ", did you mean /" + c.Name + "?"
-		}
+		all = append(all, "/"+c.Name)
 	}
-	return fmt.Errorf("there is no command /%s%s; /help lists them; to send a text that begins with a slash, "+
-		"begin it with two", name, near)
+	more := "; /help lists them;"
+	if near := cmdline.DidYouMean(name, all); near != "" && name != "/" {
+		more = near
+	}
+	return fmt.Errorf("there is no command %s%s to send a text that begins with a slash, begin it with two", name, more)
 }
 
 func chooseTools(ctx context.Context, p Place, arg string) Outcome {
@@ -335,11 +336,10 @@ func SetMode(ctx context.Context, p Place, word string, mode protocol.Mode) Outc
 }
 
 func compact(ctx context.Context, p Place, instruction string) Outcome {
-	r, err := actions.Compact(ctx, p, p.Scope(), instruction)
-	if err != nil {
+	if _, err := actions.Compact(ctx, p, p.Scope(), instruction); err != nil {
 		return Failed(Explain(err, "to compact"))
 	}
-	return informed("summarised: %s", conversation.Shrunk(r.TokensBefore, r.TokensAfter))
+	return Outcome{} // the conversation is read again, and says it
 }
 
 // export writes to a new file, readable by the user only, in the folder nous

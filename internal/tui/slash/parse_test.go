@@ -16,6 +16,7 @@ func TestCommandsAreToldFromTexts(t *testing.T) {
 		{"/export  md  a file", "export", "md  a file", ""},
 		{"/follow-up two\nlines", "follow-up", "two\nlines", ""},
 		{"/", "", "", "no command /"},
+		{"/tre/", "", "", "no command /tre/, did you mean /tree?"},
 		{"/etc/passwd is odd", "", "", "no command /etc/passwd"},
 		{"/quit now", "", "", "/quit takes no argument"},
 		{"/search", "", "", "want /search TEXT"},

@@ -19,6 +19,7 @@ func (t *Transcript) Load(entries []jsontext.Value, ended []protocol.EndedRun, p
 	if !follow && at.block < len(t.blocks) {
 		looked = t.blocks[at.block].Key
 	}
+	t.notes = slices.DeleteFunc(t.notes, func(n note) bool { return n.summing })
 	err := t.talk.Load(entries, ended, partial)
 	for key, b := range t.known {
 		if was := old[key]; was != nil {
@@ -52,6 +53,12 @@ func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
 	case protocol.Warning:
 		if ev.Code == "provider_retry" {
 			t.retries(ev, at)
+			return
+		}
+	case protocol.Status:
+		if ev.Code == protocol.StatusCompacting {
+			t.Notice("status", ev.Message)
+			t.notes[len(t.notes)-1].summing = true
 			return
 		}
 	case protocol.MessageUpdate, protocol.ToolStart, protocol.AgentEnd, protocol.ErrorEvent:

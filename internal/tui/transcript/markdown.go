@@ -3,7 +3,6 @@ package transcript
 import (
 	"strings"
 
-	"charm.land/lipgloss/v2"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
@@ -137,49 +136,10 @@ func (m *markdown) code(text, lang string, width int) []string {
 // coloured are the lines of sanitised code, in the colours of its language.
 func (m *markdown) coloured(code, lang string) []string {
 	var lines []string
-	var line strings.Builder
-	for _, token := range highlight.Scan(code, lang) {
-		for i, text := range strings.Split(token.Text, "\n") {
-			if i > 0 {
-				lines = append(lines, line.String())
-				line.Reset()
-			}
-			if style := m.styleOf(token.Kind); style != nil && text != "" {
-				text = style.Render(text)
-			}
-			line.WriteString(text)
-		}
+	for _, line := range highlight.Lines(code, lang) {
+		lines = append(lines, m.syntax.Render(line))
 	}
-	return append(lines, line.String())
-}
-
-// styleOf is the style of a kind of code, nil for text.
-func (m *markdown) styleOf(kind highlight.Kind) *lipgloss.Style {
-	switch kind {
-	case highlight.Comment:
-		return &m.syntax.Comment
-	case highlight.Keyword:
-		return &m.syntax.Keyword
-	case highlight.Type:
-		return &m.syntax.Type
-	case highlight.Function:
-		return &m.syntax.Function
-	case highlight.String:
-		return &m.syntax.String
-	case highlight.Number:
-		return &m.syntax.Number
-	case highlight.Name:
-		return &m.syntax.Name
-	case highlight.Tag:
-		return &m.syntax.Tag
-	case highlight.Meta:
-		return &m.syntax.Meta
-	case highlight.Added:
-		return &m.theme.Added
-	case highlight.Removed:
-		return &m.theme.Removed
-	}
-	return nil
+	return lines
 }
 
 // simple tells whether Markdown means nothing in a text.

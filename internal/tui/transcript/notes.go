@@ -21,6 +21,7 @@ type note struct {
 	kind, text string
 	since      time.Time
 	retry      protocol.Warning // of a provider_retry: the text counts down to it
+	summing    bool             // until the conversation is read again: the summary stands there then
 }
 
 // How long a note stays at most, and at least although keys are pressed.
