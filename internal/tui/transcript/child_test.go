@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"noused/internal/client/conversation"
 	"noused/internal/protocol"
 )
@@ -94,5 +96,40 @@ func TestAConversationIsComeBackTo(t *testing.T) {
 	}
 	if tr.focus == nil || tr.focus.Kind != conversation.Tool {
 		t.Error("the focus is lost")
+	}
+}
+
+// What a child in the background has come to is told as that, with its title and how it ended, and is the
+// way into the child as its call is.
+func TestAReportNamesItsChild(t *testing.T) {
+	const text = "[ses-0a1b@run-0c2d: the child session \"Measure \\\"it\\\"\", which works in the background, " +
+		"has ended]\n\n" +
+		"It has 4 GiB.\n\n[session_id ses-0a1b, folder /src, a, completed; files changed: a.txt]"
+	for _, look := range []Look{{Width: 80}, {Width: 80, Plain: true}, {Width: 80, Color: true}} {
+		tr := fresh(look)
+		tr.Apply(protocol.AgentStart{Ref: here}, noon)
+		tr.Apply(protocol.TurnStart{Ref: here, Kind: protocol.KindPrompt}, noon)
+		tr.Apply(protocol.MessageStart{Ref: here, MessageID: "m1", Role: "user", Text: text}, noon)
+		got := ansi.Strip(viewed(tr))
+		for _, want := range []string{`Measure "it"`, "completed", "It has 4 GiB.", "files changed: a.txt"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%+v: no %q in\n%s", look, want, got)
+			}
+		}
+		if strings.Contains(got, "session_id") || strings.Contains(got, "[ses-") {
+			t.Errorf("%+v: got\n%s", look, got)
+		}
+		tr.SetChild("k", Child{ID: "ses-0a1b", Gone: true})
+		if tr.FocusChildAt(0) != true || tr.FocusChildAt(11) {
+			t.Error("only a row of the report leads to its child")
+		}
+		if id, gone := tr.FocusedChild(); id != "ses-0a1b" || !gone {
+			t.Errorf("it leads to %q, gone %t", id, gone)
+		}
+	}
+	tr := fresh(Look{Width: 80})
+	apply(tr, said("m1", "user", "[ses-0a1b@run-0c2d: words of a person")...)
+	if got := viewed(tr); !strings.Contains(got, "words of a person") || tr.FocusChildAt(0) {
+		t.Errorf("got\n%s", got)
 	}
 }
