@@ -1,14 +1,19 @@
 package transcript
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/client/conversation"
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 // viewed is what a view shows, without the ends of its lines.
@@ -131,5 +136,66 @@ func TestAReportNamesItsChild(t *testing.T) {
 	apply(tr, said("m1", "user", "[ses-0a1b@run-0c2d: words of a person")...)
 	if got := viewed(tr); !strings.Contains(got, "words of a person") || tr.FocusChildAt(0) {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// fiftyChildren is a conversation whose model has called 50 children at the same time: every fifth has ended,
+// and every tenth asks.
+func fiftyChildren(look Look) *Transcript {
+	tr := fresh(look)
+	var calls []protocol.ToolCall
+	for i := range 50 {
+		calls = append(calls, call(fmt.Sprint("k", i), "agent", fmt.Sprintf(`{"description":"Look into part %d"}`, i+1)))
+	}
+	for _, ev := range said("m1", "assistant", "Fifty look into it.", calls...) {
+		tr.Apply(ev, noon)
+	}
+	for i := range calls {
+		workOf(tr, i, "The form has two fields.")
+	}
+	return tr
+}
+
+// workOf tells what a child of fiftyChildren says.
+func workOf(tr *Transcript, i int, said string) {
+	tr.SetChild(fmt.Sprint("k", i), Child{
+		ID: fmt.Sprint("ses-", i), Working: i%5 != 0, Over: i%5 == 0, Asks: i%10 == 1, Began: noon,
+		Doing: "grep 9s", Said: said,
+		Usage: protocol.Usage{InputTokens: 3200, OutputTokens: int64(40 + i)},
+	})
+}
+
+func TestGoldenFiftyChildren(t *testing.T) {
+	tr := fiftyChildren(Look{Width: 80})
+	var got strings.Builder
+	for _, line := range tr.View(24) {
+		if cell.Width(line) > 80 {
+			t.Errorf("too wide: %q", line)
+		}
+		got.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	path := filepath.Join("testdata", "children-80x24.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Something that one of 50 children says, and the view after it, most of which moves: about what a
+// page of BenchmarkPage costs, a small part of the 10 ms from a key to the screen.
+func BenchmarkFiftyChildren(b *testing.B) {
+	tr := fiftyChildren(wide)
+	for i := 0; b.Loop(); i++ {
+		workOf(tr, i%50, fmt.Sprint("ok ", i))
+		tr.Delegations()
+		tr.View(50)
 	}
 }
