@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,14 @@ func TestChildrenOnTheScreen(t *testing.T) {
 	s.Type(keyF4)
 	s.Wait("● Fix the login", "● ├ Run the tests", "└ Read the manual")
 	s.Press("esc")
+	s.WaitGone("├ Run the tests")
+	row := slices.IndexFunc(strings.Split(s.Screen(), "\n"), func(line string) bool {
+		return strings.Contains(line, "agent  Run the tests")
+	})
+	s.Type(fmt.Sprintf("\x1b[<0;5;%dM", row+1)) // a click
+	s.Wait("holding on", "Fix the login › Run the tests")
+	s.Press("esc")
+	s.Wait("agent  Read the manual")
 	d.Write("go", "go\n")
 	s.Wait("idle", "✓ agent  Run the tests", "✓ agent  Read the manual")
 	child := s.childOf("Read the manual")

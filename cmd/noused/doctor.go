@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"os/user"
 	"path/filepath"
@@ -29,6 +30,7 @@ import (
 	"noused/internal/plaintext"
 	"noused/internal/proc"
 	"noused/internal/protocol"
+	"noused/internal/regular"
 	"noused/internal/tool"
 	"noused/internal/tool/builtin"
 	"noused/internal/xdg"
@@ -132,6 +134,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			"/usr/lib/systemd/user",
 		},
 		Linger:      lingerFile(),
+		ServicePath: servicePath,
 		Version:     buildinfo.Version(),
 		Sandbox:     func(d *tool.Descriptor) error { _, err := d.Confine(supervisor); return err },
 		Confinement: supervisor.Confinement,
@@ -216,13 +219,59 @@ func (r *resolver) agentsToTry(cfg Config, supervisor *proc.Supervisor) (list []
 		one := doctor.Agent{Name: s.Name, Try: func(ctx context.Context) (string, error) {
 			return agents.Try(ctx, s.Name, cfg.Workdir, agentTime)
 		}}
-		_, missing := s.Path()
+		path, missing := s.Path()
+		if _, own := s.Env["PATH"]; !own && missing == nil {
+			one.Needs = lookedUp(s.Command[0], path)
+		}
 		if yes, known := s.SignedIn(tool.EnvironWith(os.Environ(), s.Env)); missing == nil && known && !yes {
 			one.SignIn = s.SignIn
 		}
 		list = append(list, one)
 	}
 	return list
+}
+
+// lookedUp are the programs that are looked up in PATH to start a command, which is at a path:
+// the command itself, and what its first line has env find.
+func lookedUp(command, path string) (names []string) {
+	if !strings.Contains(command, "/") {
+		names = append(names, command)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return names
+	}
+	f, err := regular.Open(real, os.O_RDONLY)
+	if err != nil {
+		return names
+	}
+	defer f.Close()
+	begin, _ := io.ReadAll(io.LimitReader(f, 256))
+	line, _, _ := strings.Cut(string(begin), "\n")
+	if words, ok := strings.CutPrefix(line, "#!/usr/bin/env "); ok {
+		for _, word := range strings.Fields(words) {
+			if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+				return append(names, word)
+			}
+		}
+	}
+	return names
+}
+
+// servicePath is the PATH that the user's systemd gives to what it starts.
+func servicePath(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", "--user", "--no-pager", "show-environment").Output()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		if path, ok := strings.CutPrefix(line, "PATH="); ok && !strings.HasPrefix(path, "$") { // else it is quoted
+			return strings.TrimSpace(path)
+		}
+	}
+	return ""
 }
 
 // fallbacks are the models that answer while another cannot. A module is not started to see

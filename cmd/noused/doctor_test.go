@@ -275,3 +275,23 @@ func TestDoctorTellsOfASystemWithoutNamespaces(t *testing.T) {
 		wantLines(t, string(out), want...)
 	}
 }
+
+// An agent's program may be a script of another one that has to be found, too.
+func TestProgramsThatAnAgentNeeds(t *testing.T) {
+	dir := t.TempDir()
+	for begin, want := range map[string]string{
+		"#!/usr/bin/env node\n": "it node", "#!/usr/bin/env -S A=b deno run\n": "it deno", "#!/bin/sh\n": "it",
+		"\x7fELF": "it", "#!/usr/bin/env": "it", "": "it",
+	} {
+		path := filepath.Join(dir, "it")
+		if err := os.WriteFile(path, []byte(begin), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(lookedUp("it", path), " "); got != want {
+			t.Errorf("%q: got %q, want %q", begin, got, want)
+		}
+	}
+	if got := lookedUp("/opt/it", filepath.Join(dir, "gone")); len(got) > 0 {
+		t.Errorf("of a path: got %q", got)
+	}
+}

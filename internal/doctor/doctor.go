@@ -88,7 +88,9 @@ type Options struct {
 	Home        string
 	RuntimeDir  string   // XDG_RUNTIME_DIR; may be ""
 	UnitDirs    []string // where systemd looks for a user's units, the first first
-	Linger      string   // the file that is there where the user's services outlast a logout; "" where nobody can tell
+	// ServicePath is the PATH that systemd gives the daemon, "" where that is not known. It ends soon.
+	ServicePath func(context.Context) string
+	Linger      string // the file that is there where the user's services outlast a logout; "" where nobody can tell
 
 	Version string // of this program
 	// Sandbox says why a tool cannot have the sandbox it asks for. It starts no

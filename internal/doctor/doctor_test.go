@@ -599,6 +599,18 @@ func TestWhatIsBroken(t *testing.T) {
 			},
 			status: Warn, area: Systemd, what: "when you log out, systemd ends the daemon",
 		},
+		"agent that the service does not find": {
+			breakIt: func(w *world) {
+				w.units(w.at("bin/good"))
+				w.t.Setenv("PATH", w.at("bin")+":"+os.Getenv("PATH"))
+				answers := func(context.Context) (string, error) { return "it", nil }
+				w.Agents = []Agent{{Name: "near", Try: answers, Needs: []string{"sh"}}, {
+					Name: "far", Try: answers, Needs: []string{"sh", "good"},
+				}}
+				w.ServicePath = func(context.Context) string { return "/usr/bin:/bin" }
+			},
+			status: Warn, area: Hosted, what: "far needs good, which is in ",
+		},
 		"keys that all may read": {
 			breakIt: func(w *world) {
 				w.units(w.at("bin/good"))

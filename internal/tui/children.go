@@ -245,6 +245,13 @@ func (m *model) enterChild() (done bool) {
 	return true
 }
 
+// click goes into the child session of the block that is clicked, as Enter does.
+func (m *model) click(at tea.MouseClickMsg) {
+	if at.Button == tea.MouseLeft && m.over == nil && m.known && !m.noDaemon() && !m.first() && m.talk.FocusChildAt(at.Y) {
+		m.enterChild()
+	}
+}
+
 func (m *model) focusesChild() bool {
 	id, _ := m.talk.FocusedChild()
 	return id != ""

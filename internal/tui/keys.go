@@ -461,6 +461,8 @@ func (m *model) updateInput(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 		return m.paste(msg), true
 	case tea.MouseWheelMsg:
 		return m.wheel(msg), true
+	case tea.MouseClickMsg:
+		m.click(msg)
 	case pasted:
 		m.pasted(msg)
 	case copied:

@@ -83,10 +83,8 @@ func (c *Conversation) startMessage(ev protocol.MessageStart) {
 	if ev.Role != "user" || c.said[ev.MessageID] || ev.Text == "" && len(ev.Attachments) == 0 {
 		return // an older core may say the text later, or not at all
 	}
-	e := c.messageEntry(User, ev.MessageID)
-	e.TurnKind = c.run.kind
+	e := c.userSaid(ev.MessageID, ev.Text, c.run.kind)
 	e.Attachments = append(e.Attachments, ev.Attachments...)
-	e.Text.set(ev.Text)
 	c.changed(e)
 }
 
@@ -122,9 +120,7 @@ func (c *Conversation) endMessage(ev protocol.MessageEnd) {
 		if ev.Text == "" && c.known["m:"+ev.MessageID] == nil {
 			return
 		}
-		e := c.messageEntry(User, ev.MessageID)
-		e.TurnKind = c.run.kind
-		e.Text.set(ev.Text)
+		e := c.userSaid(ev.MessageID, ev.Text, c.run.kind)
 		c.said[ev.MessageID] = true
 		c.changed(e)
 		return

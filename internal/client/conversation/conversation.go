@@ -192,9 +192,7 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 		}
 		c.enterRun(m.RunID)
 		c.loseCalls()
-		e := c.messageEntry(User, keyOr(m.ID, i))
-		e.TurnKind, e.Attachments = m.TurnKind, m.Attachments
-		e.Text.Add(m.Text)
+		c.userSaid(keyOr(m.ID, i), m.Text, m.TurnKind).Attachments = m.Attachments
 		c.said[m.ID] = true
 	case m.Role == "assistant":
 		c.enterRun(m.RunID)

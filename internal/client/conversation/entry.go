@@ -26,6 +26,7 @@ const (
 	Tool     // a call, with its result once there is one
 	Summary  // that models read in place of what stands before; see [Summarised]
 	RunEnd
+	Report  // of what a child session in the background has come to
 	Aside   // the client's own words, in no session
 	Unknown // of a type that this client does not know; the text is its JSON
 )
@@ -40,10 +41,11 @@ type Entry struct {
 	TurnKind    protocol.Kind       // of a User's turn
 	StopReason  protocol.StopReason // of an Assistant, once it is not Live
 	Attachments []protocol.Attachment
-	Call        *Call   // of a Tool
-	Before      int64   // of a Summary: tokens of the context, and how many it left
-	After       int64   // 0 where that is not known
-	End         *Ending // of a RunEnd
+	Call        *Call     // of a Tool
+	Before      int64     // of a Summary: tokens of the context, and how many it left
+	After       int64     // 0 where that is not known
+	End         *Ending   // of a RunEnd
+	Reported    *Reported // of a Report
 
 	Live  bool      // more of the text may come
 	Began time.Time // of thinking and of calls that were seen to begin

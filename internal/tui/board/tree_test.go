@@ -142,3 +142,26 @@ func TestAParentIsDeletedWithItsChildren(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+// The children of a session at work that are more than five are folded, as many as there are; unfolded they
+// are rows like others.
+func TestGoldenFiftyChildren(t *testing.T) {
+	b := familyBoard(50)
+	golden(t, b, "fifty", 80, 24)
+	at(b, "Fix the login")
+	press(b, "right")
+	golden(t, b, "fifty-unfolded", 80, 24)
+}
+
+// One event of a child, and the screen after it, with 50 children that are unfolded. It is to cost what
+// BenchmarkEventAndViewOf1000 does at most.
+func BenchmarkEventAndViewOfFiftyChildren(b *testing.B) {
+	board := familyBoard(50)
+	at(board, "Fix the login")
+	press(board, "right")
+	ref := protocol.Ref{SessionID: "ses-21-03", RunID: "run-ses-21-03"}
+	for i := 0; b.Loop(); i++ {
+		board.Apply("", protocol.MessageUpdate{Ref: ref, Delta: []string{"some words ", "more\n"}[i%2]}, noon)
+		board.View(120, 40, noon)
+	}
+}

@@ -246,11 +246,11 @@ func noCommand(name string) error {
 	for _, c := range Commands {
 		all = append(all, "/"+c.Name)
 	}
-	more := "; /help lists them;"
+	more := "; /help lists them; to send a text that begins with a slash, begin it with two"
 	if near := cmdline.DidYouMean(name, all); near != "" && name != "/" {
-		more = near
+		more = near + " To send it as a text, begin it with two slashes"
 	}
-	return fmt.Errorf("there is no command %s%s to send a text that begins with a slash, begin it with two", name, more)
+	return fmt.Errorf("there is no command %s%s", name, more)
 }
 
 func chooseTools(ctx context.Context, p Place, arg string) Outcome {

@@ -260,6 +260,8 @@ func (t *Transcript) headLines(b *block, width int) []string {
 	switch b.Kind {
 	case conversation.User:
 		return []string{t.theme.Accent.Render("❯") + " " + t.theme.Dim.Render(kindWord(b.TurnKind))}
+	case conversation.Report:
+		return []string{t.reportHead(b, width)}
 	case conversation.Thinking:
 		if b.Live {
 			return []string{t.theme.Thinking.Render(t.spinner() + " " + t.thoughtWords(b))}

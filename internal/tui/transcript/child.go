@@ -89,11 +89,53 @@ func (t *Transcript) childOf(b *block) Child {
 
 // FocusedChild is the child session of the block in focus, "" where it has none; gone: it was deleted.
 func (t *Transcript) FocusedChild() (id string, gone bool) {
-	if t.focus == nil || !isAgent(t.focus) {
-		return "", false
+	switch {
+	case t.focus != nil && t.focus.Reported != nil:
+		id = t.focus.Reported.Child
+		for _, c := range t.children {
+			gone = gone || c.ID == id && c.Gone
+		}
+	case t.focus != nil && isAgent(t.focus):
+		c := t.childOf(t.focus)
+		id, gone = c.ID, c.Gone
 	}
-	c := t.childOf(t.focus)
-	return c.ID, c.Gone
+	return id, gone
+}
+
+// FocusChildAt puts the focus on the block with a child session that is in a row of the last view;
+// false: there is none.
+func (t *Transcript) FocusChildAt(row int) bool {
+	t.clampTop()
+	rows := 0
+	for at, ok := t.top, len(t.blocks) > 0 && row < t.height; ok && rows <= row; at, ok = t.nextPiece(at) {
+		rows += max(len(t.piece(at).lines)-at.line, 0)
+		if b := t.blocks[at.block]; rows > row && (isAgent(b) || b.Reported != nil) {
+			t.focus = b
+			return true
+		}
+	}
+	return false
+}
+
+// reportWords say of which child a report is, and how that ended.
+func reportWords(b *block) []string {
+	words := []string{cell.Line(cmp.Or(b.Reported.Title, b.Reported.Child), maxHead)}
+	if b.Reported.Reason != "" {
+		words = append(words, string(b.Reported.Reason))
+	}
+	return words
+}
+
+// reportHead is the first line of a report.
+func (t *Transcript) reportHead(b *block, width int) string {
+	sign, mark, words := "✓", t.theme.OK, reportWords(b)
+	if b.Reported.Reason != protocol.StopCompleted {
+		sign, mark = "!", t.theme.Warn
+	}
+	line := mark.Render(sign) + " " + t.theme.Tool.Render(conversation.AgentTool)
+	tail := strings.Join(append(words[1:], "in the background"), ", ")
+	line += "  " + cell.Truncate(words[0], max(width-cell.Width(line)-cell.Width(tail)-4, 4))
+	return cell.Truncate(line+"  "+t.theme.Dim.Render(tail), width)
 }
 
 // inBackground tells whether a call was over before its child.

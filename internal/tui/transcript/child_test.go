@@ -1,12 +1,19 @@
 package transcript
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
 	"noused/internal/client/conversation"
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 // viewed is what a view shows, without the ends of its lines.
@@ -94,5 +101,101 @@ func TestAConversationIsComeBackTo(t *testing.T) {
 	}
 	if tr.focus == nil || tr.focus.Kind != conversation.Tool {
 		t.Error("the focus is lost")
+	}
+}
+
+// What a child in the background has come to is told as that, with its title and how it ended, and is the
+// way into the child as its call is.
+func TestAReportNamesItsChild(t *testing.T) {
+	const text = "[ses-0a1b@run-0c2d: the child session \"Measure \\\"it\\\"\", which works in the background, " +
+		"has ended]\n\n" +
+		"It has 4 GiB.\n\n[session_id ses-0a1b, folder /src, a, completed; files changed: a.txt]"
+	for _, look := range []Look{{Width: 80}, {Width: 80, Plain: true}, {Width: 80, Color: true}} {
+		tr := fresh(look)
+		tr.Apply(protocol.AgentStart{Ref: here}, noon)
+		tr.Apply(protocol.TurnStart{Ref: here, Kind: protocol.KindPrompt}, noon)
+		tr.Apply(protocol.MessageStart{Ref: here, MessageID: "m1", Role: "user", Text: text}, noon)
+		got := ansi.Strip(viewed(tr))
+		for _, want := range []string{`Measure "it"`, "completed", "It has 4 GiB.", "files changed: a.txt"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%+v: no %q in\n%s", look, want, got)
+			}
+		}
+		if strings.Contains(got, "session_id") || strings.Contains(got, "[ses-") {
+			t.Errorf("%+v: got\n%s", look, got)
+		}
+		tr.SetChild("k", Child{ID: "ses-0a1b", Gone: true})
+		if tr.FocusChildAt(0) != true || tr.FocusChildAt(11) {
+			t.Error("only a row of the report leads to its child")
+		}
+		if id, gone := tr.FocusedChild(); id != "ses-0a1b" || !gone {
+			t.Errorf("it leads to %q, gone %t", id, gone)
+		}
+	}
+	tr := fresh(Look{Width: 80})
+	apply(tr, said("m1", "user", "[ses-0a1b@run-0c2d: words of a person")...)
+	if got := viewed(tr); !strings.Contains(got, "words of a person") || tr.FocusChildAt(0) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// fiftyChildren is a conversation whose model has called 50 children at the same time: every fifth has ended,
+// and every tenth asks.
+func fiftyChildren(look Look) *Transcript {
+	tr := fresh(look)
+	var calls []protocol.ToolCall
+	for i := range 50 {
+		calls = append(calls, call(fmt.Sprint("k", i), "agent", fmt.Sprintf(`{"description":"Look into part %d"}`, i+1)))
+	}
+	for _, ev := range said("m1", "assistant", "Fifty look into it.", calls...) {
+		tr.Apply(ev, noon)
+	}
+	for i := range calls {
+		workOf(tr, i, "The form has two fields.")
+	}
+	return tr
+}
+
+// workOf tells what a child of fiftyChildren says.
+func workOf(tr *Transcript, i int, said string) {
+	tr.SetChild(fmt.Sprint("k", i), Child{
+		ID: fmt.Sprint("ses-", i), Working: i%5 != 0, Over: i%5 == 0, Asks: i%10 == 1, Began: noon,
+		Doing: "grep 9s", Said: said,
+		Usage: protocol.Usage{InputTokens: 3200, OutputTokens: int64(40 + i)},
+	})
+}
+
+func TestGoldenFiftyChildren(t *testing.T) {
+	tr := fiftyChildren(Look{Width: 80})
+	var got strings.Builder
+	for _, line := range tr.View(24) {
+		if cell.Width(line) > 80 {
+			t.Errorf("too wide: %q", line)
+		}
+		got.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	path := filepath.Join("testdata", "children-80x24.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Something that one of 50 children says, and the view after it, most of which moves: about what a
+// page of BenchmarkPage costs, a small part of the 10 ms from a key to the screen.
+func BenchmarkFiftyChildren(b *testing.B) {
+	tr := fiftyChildren(wide)
+	for i := 0; b.Loop(); i++ {
+		workOf(tr, i%50, fmt.Sprint("ok ", i))
+		tr.Delegations()
+		tr.View(50)
 	}
 }

@@ -47,6 +47,8 @@ func (t *Transcript) plainHead(b *block) string {
 	switch b.Kind {
 	case conversation.User:
 		return "you, " + kindWord(b.TurnKind) + ":"
+	case conversation.Report:
+		return "child session in the background: " + strings.Join(reportWords(b), ", ") + ":"
 	case conversation.Thinking:
 		return t.thoughtWords(b)
 	case conversation.Tool:

@@ -200,7 +200,7 @@ func (t *Transcript) piece(at place) *piece {
 		t.lay(b)
 	}
 	p := &b.pieces[at.piece]
-	if p.lines == nil || p.moving {
+	if p.lines == nil || p.moving && p.stamp != t.stamp { // once a view
 		if p.lines == nil {
 			t.cached = append(t.cached, cachedPiece{b, at.piece})
 		} else {
