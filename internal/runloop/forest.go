@@ -218,7 +218,8 @@ func (l *loop) account() {
 	if run != nil && (run.Root != "" || len(run.Children) > 0) {
 		now = treeReport{l.m.root(), run.ID}
 	}
-	if was := l.inTree; was != now && was.run != "" {
+	was := l.inTree
+	if was != now && was.run != "" {
 		l.env.forest.use(was.root, func(t *tree) {
 			delete(t.places, was.run)
 			if u := t.uses[was.run]; u != nil {
@@ -240,6 +241,9 @@ func (l *loop) account() {
 	used, children := run.Below()
 	l.env.forest.use(now.root, func(t *tree) {
 		t.given = max(t.given, run.Counted())
+		if _, has := t.places[now.run]; !has && was != now && run.Root != "" { // its parent is not taken up yet
+			t.places[now.run] = treePlace{background: true}
+		}
 		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true}
 		for _, c := range run.Children {
 			if c.Ended { // it is counted here from now on

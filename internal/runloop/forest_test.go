@@ -112,6 +112,29 @@ func TestWhatARunKnowsOfItsTreeIsCounted(t *testing.T) {
 	}
 }
 
+// A child that works has its place before its parent is taken up, which may take as long as a disk is slow: more
+// worked than may at a time (found by the simulator).
+func TestAChildHasItsPlaceBeforeItsParentIsThere(t *testing.T) {
+	f := &forest{bounds: Bounds{Parallel: 1}}
+	s := &session.State{Run: &session.Run{ID: "run-1", Root: "root"}}
+	l := &loop{env: &env{forest: f}, m: &machine{s: s}}
+	l.account()
+	f.use("root", func(tree *tree) {
+		if tree.enters("run-2", treePlace{parent: "root"}, 1) {
+			t.Error("a second child has a place beside it")
+		}
+		if !tree.enters("run-3", treePlace{parent: "run-1"}, 1) {
+			t.Error("a child that waits for its own does not lend its place")
+		}
+	})
+	f.leave("root", "run-3")
+	s.Run = nil
+	l.account()
+	if len(f.trees) > 0 {
+		t.Errorf("trees %v are left", f.trees)
+	}
+}
+
 // A child that works has its place at once, also where it is to stop: it counted as one that was never begun, and
 // worked on (found by the simulator).
 func TestAChildThatWorksHasItsPlace(t *testing.T) {

@@ -156,7 +156,7 @@ func (c *Checker) event(t *track, ev protocol.Event, ref protocol.Ref) error {
 		if err := c.mayStart(ev); err != nil {
 			return err
 		}
-		return t.toolStart(ev)
+		return t.toolStart(ev, c.Hosted)
 	case protocol.ToolUpdate:
 		return t.expectTool(ev.ToolCallID)
 	case protocol.ToolEnd:
@@ -357,7 +357,7 @@ func (c *Checker) messageEnd(t *track, ev protocol.MessageEnd) error {
 	return nil
 }
 
-func (t *track) toolStart(ev protocol.ToolStart) error {
+func (t *track) toolStart(ev protocol.ToolStart, hosted bool) error {
 	switch {
 	case t.message != "":
 		return fmt.Errorf("invariant 3: message %s is open", t.message)
@@ -368,7 +368,7 @@ func (t *track) toolStart(ev protocol.ToolStart) error {
 	case t.aborting:
 		return fmt.Errorf("a tool starts after the abort")
 	}
-	t.resumed = false
+	t.resumed = t.resumed && hosted // whose calls that were cut are told to begin, where nobody has heard of them
 	t.tool, t.calls, t.answered = ev.ToolCallID, t.calls[1:], false
 	return nil
 }

@@ -116,3 +116,36 @@ func TestASteerThatIsWithdrawnWhileItSkips(t *testing.T) {
 		t.Error("a follow-up goes before the steer, and the checker takes it")
 	}
 }
+
+// A call of a hosted agent may be told after a restart, as one that was cut, and the run be given up, as it is not
+// to go on: then a steer waits in vain, and is handed back (found by the simulator).
+func TestAHostedRunIsGivenUpBehindACallThatWasCut(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
+	told := func(hosted bool) (err error) {
+		c := NewChecker()
+		c.Hosted = hosted
+		for _, ev := range []protocol.Event{
+			protocol.AgentStart{Ref: run},
+			protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+			protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "assistant"},
+			protocol.MessageEnd{
+				Ref: ref, MessageID: "msg-1", Role: "assistant", ToolCalls: []protocol.ToolCall{{ID: "call-1"}},
+			},
+			protocol.Status{Ref: ref, Code: protocol.StatusSteerQueued, InputID: "in-2"},
+			protocol.Status{Ref: ref, Code: protocol.StatusRunResumed},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-1"},
+			protocol.ToolEnd{Ref: ref, ToolCallID: "call-1"},
+			protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError},
+		} {
+			err = c.Event(ev)
+		}
+		return err
+	}
+	if err := told(true); err != nil {
+		t.Error(err)
+	}
+	if told(false) == nil {
+		t.Error("a turn of our own ends in an error, though a steer waits behind its call, and the checker takes it")
+	}
+}
