@@ -160,14 +160,20 @@ func (w *world) meet(id, run string) *kin {
 		}
 	}
 	if parent := w.parents[id]; parent != "" && w.kin[run] == nil {
-		for _, data := range w.records(parent, "child_started") {
-			var f session.ChildStarted
-			if json.Unmarshal(data, &f) == nil {
-				w.relate(f, parent)
-			}
-		}
+		w.learn(parent)
 	}
 	return w.kin[run]
+}
+
+// learn takes in what a parent's journal says of its children, those that are not made yet included.
+// w.mu is held.
+func (w *world) learn(parent string) {
+	for _, data := range w.records(parent, "child_started") {
+		var f session.ChildStarted
+		if json.Unmarshal(data, &f) == nil {
+			w.relate(f, parent)
+		}
+	}
 }
 
 // relate notes what a parent's journal says of a child. w.mu is held.
@@ -293,6 +299,7 @@ func (w *world) noteChildren(ev protocol.Event) {
 			Background bool
 		}
 		if json.Unmarshal(ev.Update, &told) == nil && told.Type == "child_session" {
+			w.learn(in)
 			w.meet(told.SessionID, told.RunID)
 			if !told.Background {
 				w.waits[in] = ev.ToolCallID
