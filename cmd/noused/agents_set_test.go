@@ -75,6 +75,30 @@ func TestTheAgentIsChosenBeforeTheFirstText(t *testing.T) {
 	}
 }
 
+// A conversation that was rewound to its beginning can come back: its agent stays.
+func TestTheAgentOfARewoundSessionStays(t *testing.T) {
+	h := newHost(t, "load")
+	h.session = h.newSession("noused")
+	scope := protocol.Scope{SessionID: h.session}
+	if _, err := client.Call(context.Background(), h.dial(), protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Text: "hello",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	said, err := client.Call(context.Background(), h.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: scope})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Call(context.Background(), h.dial(), protocol.Rewind, protocol.RewindParams{
+		Scope: scope, To: decode[protocol.Message](t, said.Messages[0]).ID, What: protocol.RewindConversation,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.setAgent("scripted"); err == nil || !strings.Contains(err.Error(), "session_begun") {
+		t.Errorf("got %v, want session_begun", err)
+	}
+}
+
 // An agent that was started for its options is ended when another one is chosen, and what was chosen
 // of its options is forgotten.
 func TestAnotherAgentIsChosen(t *testing.T) {

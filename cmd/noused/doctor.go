@@ -262,7 +262,9 @@ func lookedUp(command, path string) (names []string) {
 func servicePath(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", "--user", "--no-pager", "show-environment").Output()
+	cmd := exec.CommandContext(ctx, "systemctl", "--user", "--no-pager", "show-environment")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
 	if err != nil {
 		return ""
 	}

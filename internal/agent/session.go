@@ -639,7 +639,8 @@ func (s *Session) report(ctx context.Context, news model.AgentNews) error {
 	tell := s.tell
 	switch {
 	case s.closed:
-		tell = nil
+		s.mu.Unlock()
+		return errClosed
 	case !s.telling:
 		tell = nil
 		if s.early = append(s.early, news); len(s.early) > maxEarly {

@@ -136,11 +136,17 @@ func (v agentView) hosted() error {
 // agentOptionIn journals a choice that the agent has taken.
 type agentOptionIn struct {
 	ticket ticket
+	agent  string
 	choice model.AgentChoice
 	reply  func(m *machine) any
 }
 
 func (in agentOptionIn) step(m *machine) {
+	if m.s.Agent != in.agent {
+		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s has another agent since: %s", m.s.ID,
+			agentName(m.s.Agent)))
+		return
+	}
 	m.record(session.AgentChose{Choice: in.choice})
 	m.reply(in.ticket, in.reply(m))
 }
@@ -154,7 +160,7 @@ func (h *Hub) chooseAgentOption(ctx context.Context, id string, v agentView, c m
 		return nil, refusedByAgent(err)
 	}
 	c.Value = value
-	r, err := h.request(ctx, id, func(t ticket) input { return agentOptionIn{t, c, reply} })
+	r, err := h.request(ctx, id, func(t ticket) input { return agentOptionIn{t, v.name, c, reply} })
 	return r.value, err
 }
 

@@ -147,7 +147,18 @@ func (in treesKnownIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != looking || m.park() {
 		return
 	}
-	m.delegateNow(m.s.Run.Calls[0])
+	// What is allowed may be less by now. What was asked is not asked again.
+	inv := m.invocation(m.s.Run.Calls[0])
+	why, refused := m.refusal(inv.ToolCall)
+	if v := m.judged(inv); !refused && v.Decision == model.Deny {
+		why, refused = model.Failed(v.Code, v.Why), true
+	}
+	if refused {
+		m.failCall(inv.ToolCall, why, false)
+		m.afterCall()
+		return
+	}
+	m.delegateNow(inv.ToolCall)
 }
 
 // maySoon reports that a call is one of the tool agent that nobody has to be asked about.
@@ -466,9 +477,9 @@ func (in childDoneIn) step(m *machine) {
 	}
 	skipped := m.skipping && !m.s.Run.Aborting // which has handed the steer back
 	m.skipping = false
-	if m.s.Run.Aborting && m.s.Run.Started != m.call.ID {
+	if ends := m.s.Run.Aborting || m.givesUp != nil; ends && m.s.Run.Started != m.call.ID {
 		m.notRun(m.call)
-		m.finishAbort()
+		m.finish()
 		return
 	}
 	if skipped {
@@ -480,15 +491,22 @@ func (in childDoneIn) step(m *machine) {
 	m.endCall(m.call, in.result, skipped, took)
 	m.call = model.ToolCall{}
 	switch {
-	case m.s.Run.Aborting:
-		m.finishAbort()
-	case m.givesUp != nil:
-		m.giveUp(m.givesUp)
+	case m.s.Run.Aborting, m.givesUp != nil:
+		m.finish()
 	case skipped: // and so are the others, also where the steer was taken back meanwhile
 		m.skipRest()
 	default:
 		m.afterCall()
 	}
+}
+
+// finish ends a run that stopped its children, once they have ended.
+func (m *machine) finish() {
+	if m.s.Run.Aborting {
+		m.finishAbort()
+		return
+	}
+	m.giveUp(m.givesUp)
 }
 
 func (in childReportIn) step(m *machine) {

@@ -76,21 +76,30 @@ func TestACallInTheBackgroundWhoseAnswerWasTorn(t *testing.T) {
 	}
 }
 
-// A run that is given up while it waits for a child stops the child, and its call ends before the run does.
-func TestARunThatIsGivenUpEndsTheCallOfItsChild(t *testing.T) {
-	w := newWorld(t)
-	w.prompt("go")
-	w.delegates(`{"prompt":"x"}`)
-	for range maxFaults + 1 {
-		w.bootAs(resumeIn{fault: true})
-	}
-	if w.m.s.Run == nil || w.work.child == nil {
-		t.Fatalf("nobody waits for the child\n%s", w.story())
-	}
-	w.step(childDoneIn{w.work.gen, childEnd{stop: protocol.StopAborted}, model.Failed("aborted", "stopped")})
-	got := w.types()
-	want := []string{"tool_execution_end ok=false skipped=false", "turn_end error", "agent_end error"}
-	if n := len(got) - len(want); n < 0 || !slices.Equal(got[n:], want) {
-		t.Errorf("got %q, want %q at the end", got, want)
+// A run that is given up while it waits for children stops them, and the call that is told ends before the run does.
+// Nothing goes on in a child that nobody waits for.
+func TestARunThatIsGivenUpEndsTheCallsOfItsChildren(t *testing.T) {
+	for children := 1; children <= 2; children++ {
+		w := newWorld(t)
+		w.prompt("go")
+		var said []model.Delta
+		for range children {
+			said = append(said, model.Delta{ToolCall: &model.ToolCall{Name: agentTool, Arguments: []byte(`{"prompt":"x"}`)}})
+		}
+		w.say(append(said, model.Delta{Stop: model.StopToolCalls})...)
+		for range maxFaults + 1 {
+			w.bootAs(resumeIn{fault: true})
+		}
+		for n := range children {
+			if w.m.s.Run == nil || w.work.child == nil {
+				t.Fatalf("nobody waits for child %d of %d\n%s", n+1, children, w.story())
+			}
+			w.step(childDoneIn{w.work.gen, childEnd{stop: protocol.StopAborted}, model.Failed("aborted", "stopped")})
+		}
+		got := w.types()
+		want := []string{"tool_execution_end ok=false skipped=false", "turn_end error", "agent_end error"}
+		if n := len(got) - len(want); n < 0 || !slices.Equal(got[n:], want) {
+			t.Errorf("%d children: got %q, want %q at the end", children, got, want)
+		}
 	}
 }

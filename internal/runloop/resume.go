@@ -136,14 +136,11 @@ func (m *machine) answerInterrupted() bool {
 	return true
 }
 
-// giveUp ends the run, once the child has ended that its call waits for.
+// giveUp ends the run, once the children have ended that it waits for.
 func (m *machine) giveUp(why *protocol.Error) {
 	m.stopChildren()
 	m.withdraw(protocol.ByAbort)
-	if run := m.s.Run; run.WaitsForChild() {
-		child, _ := run.Child(run.Started)
-		m.givesUp = why
-		m.callChild(run.Call(run.Started), child)
+	if m.givesUp = why; m.awaitStopped() {
 		return
 	}
 	end := func() { m.endRun(protocol.StopError, why) }

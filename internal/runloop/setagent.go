@@ -21,7 +21,7 @@ func (in agentSetIn) step(m *machine) {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
 		return
-	case m.s.Leaf != "" || m.s.Run != nil || len(m.s.Pending) > 0:
+	case m.s.Leaf != "" || m.s.Run != nil || m.s.LastRun.RunID != "" || len(m.s.Pending) > 0: // a rewind leaves no leaf
 		m.refuse(in.ticket, protocol.Rejectf(protocol.SessionBegun,
 			"session %s has begun with %s: make another one for %s", m.s.ID, agentName(m.s.Agent), name))
 		return

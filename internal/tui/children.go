@@ -247,7 +247,8 @@ func (m *model) enterChild() (done bool) {
 
 // click goes into the child session of the block that is clicked, as Enter does.
 func (m *model) click(at tea.MouseClickMsg) {
-	if at.Button == tea.MouseLeft && m.over == nil && m.known && !m.noDaemon() && !m.first() && m.talk.FocusChildAt(at.Y) {
+	busy := m.over != nil || !m.input.Empty() || m.rewrite != nil || m.find != nil || m.approval.Focused()
+	if at.Button == tea.MouseLeft && !busy && m.known && !m.noDaemon() && !m.first() && m.talk.FocusChildAt(at.Y) {
 		m.enterChild()
 	}
 }
