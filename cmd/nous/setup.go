@@ -494,7 +494,8 @@ func (s *setupRun) saveModel(provider, name string) error {
 	case st.Model.Provider != provider || st.Model.Name != name:
 		return fmt.Errorf(
 			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration, "+
-				"or another nous setup has chosen since",
+				"or another nous setup has chosen since; unset NOUSED_MODEL and run nous stop: the next command starts one with "+
+				"what is written",
 			s.dir, modelWord(st.Model))
 	}
 	what := " answers now"

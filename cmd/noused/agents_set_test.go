@@ -85,7 +85,8 @@ func TestTheAgentOfARewoundSessionStays(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	said, err := client.Call(context.Background(), h.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: scope})
+	said, err := client.Call(context.Background(), h.dial(), protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: scope})
 	if err != nil {
 		t.Fatal(err)
 	}

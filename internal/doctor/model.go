@@ -67,8 +67,11 @@ func (e *exam) server(ctx context.Context, model string) {
 		e.warn(Model, "correct the name if it is wrong; nous models --probe lists all that it has",
 			"%s: its server answers, but does not list it; the nearest it has: %s", model, near)
 	case answered && (said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden):
-		e.fail(Model, "nous login "+e.Provider+" saves another; "+e.KeyVariable+" in the daemon's environment comes first",
-			"%s: its server wants a key that it knows: %v", model, err)
+		fix := "nous login " + e.Provider + " saves another"
+		if e.KeyVariable != "" {
+			fix += "; " + e.KeyVariable + " in the daemon's environment comes first"
+		}
+		e.fail(Model, fix, "%s: its server wants a key that it knows: %v", model, err)
 	case answered && (said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError):
 		e.warn(Model, "try again later", "%s: its server answers with a failure of its own: %v", model, err)
 	case answered:
