@@ -85,9 +85,13 @@ func Start(t testing.TB, cmd *exec.Cmd, cols, rows int, light bool) *Terminal {
 		term.changed()
 	}()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its session's first group
-		_ = cmd.Process.Kill()
-		<-term.ended
+		select {
+		case <-term.ended: // the number may be another process's by now
+		default:
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its session's first group
+			_ = cmd.Process.Kill()
+			<-term.ended
+		}
 		master.Close()
 		if t.Failed() {
 			t.Logf("the screen at the end:\n%s", term.Screen())
