@@ -52,7 +52,13 @@ func TestChildrenOnTheScreen(t *testing.T) {
 	row := slices.IndexFunc(strings.Split(s.Screen(), "\n"), func(line string) bool {
 		return strings.Contains(line, "agent  Run the tests")
 	})
-	s.Type(fmt.Sprintf("\x1b[<0;5;%dM", row+1)) // a click
+	click := fmt.Sprintf("\x1b[<0;5;%dM", row+1)
+	s.Type("half")
+	s.Type(click) // goes nowhere while something is typed
+	s.Type(" a text")
+	s.Wait("half a text", "agent  Read the manual")
+	s.Press("ctrl+u")
+	s.Type(click)
 	s.Wait("holding on", "Fix the login › Run the tests")
 	s.Press("esc")
 	s.Wait("agent  Read the manual")
