@@ -112,7 +112,7 @@ sim-mutants: ## whether the simulator finds each small change that breaks someth
 
 # There is no tag yet: the first release, the first version with images, the first with
 # approvals, and the last of each day since.
-RELEASES ?= $(or $(shell git tag --list 'v*'),54218db6 262dcc3 a2380f48 66696f08 1e80ca12 3079afe2)
+RELEASES ?= $(or $(shell git tag --list 'v*'),54218db6 262dcc3 a2380f48 66696f08 1e80ca12 1e0936c3)
 upgrade-matrix: ## live runs from every released version (RELEASES) to this one and back, by kill, stop and restart
 	NOUSED_TEST_RELEASES='$(RELEASES)' go test -count=1 -run 'TestUpgradeMatrix$$' -timeout 2h -v ./cmd/noused
 
@@ -166,6 +166,8 @@ install: build ## programs, manual and completions below PREFIX (~/.local), unit
 	@echo '  systemctl --user daemon-reload && systemctl --user enable --now noused.socket noused-events.socket'
 
 uninstall: ## remove what make install has put there; configuration and sessions stay
+	@pid=$$('$(PREFIX)/bin/nous' status 2>/dev/null | sed -n 's/.*process \([0-9]*\).*/\1/p'); \
+	[ -z "$$pid" ] || echo "a daemon runs, and goes on: kill $$pid stops it"
 	rm -f $(DESTDIR)$(PREFIX)/bin/{noused,nous} $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS))
 	rm -f $(SHARE)/man/man?/{nous,noused}{,[-.]*}.?
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}

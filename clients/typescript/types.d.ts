@@ -171,7 +171,7 @@ export interface ChangesFiles {
   path: string;
   /** lines */
   removed: number;
-  /** somebody else was at work in the folder meanwhile, and may have made the change */
+  /** somebody else may have made the change, or a part of it */
   shared?: boolean;
   status: "added" | "modified" | "deleted" | "renamed";
 }
@@ -410,6 +410,8 @@ export interface ListSkillsParams {
   name?: string;
   /** absent: the active session */
   session_id?: string;
+  /** absolute path: those of that folder, which needs no session; not with session_id */
+  workdir?: string;
 }
 
 export interface ListToolsParams {
@@ -442,6 +444,11 @@ export interface MessageAttachments {
   size: number;
 }
 
+export interface MessageChild {
+  run_id: string;
+  session_id: string;
+}
+
 export interface MessageToolCalls {
   arguments: unknown;
   id: string;
@@ -467,6 +474,8 @@ export interface MessageUsage {
 export interface Message {
   /** images that were sent with the text, or that the model is shown with a tool's result */
   attachments?: Array<MessageAttachments>;
+  /** of a message that nobody has sent: the child session in the background whose end it tells */
+  child?: MessageChild;
   created_at: string;
   /** of the tool call, as its tool_end told it */
   duration_ms?: number;
@@ -537,9 +546,16 @@ export interface MessageStartAttachments {
   size: number;
 }
 
+export interface MessageStartChild {
+  run_id: string;
+  session_id: string;
+}
+
 export interface MessageStart {
   /** images that were sent with the text */
   attachments?: Array<MessageStartAttachments>;
+  /** of a message that nobody has sent: the child session in the background whose end it tells */
+  child?: MessageStartChild;
   /** of a user's message: the accepted text that it is */
   input_id?: string;
   message_id: string;
@@ -1100,6 +1116,11 @@ export interface StateAssets {
   tool: string;
 }
 
+export interface StateBackground {
+  run_id: string;
+  session_id: string;
+}
+
 export interface StateContext {
   tokens: number;
   /** about how many tokens the definitions of tools take in a request, as they are sent */
@@ -1325,6 +1346,8 @@ export interface State {
   /** the named agent that makes the run; absent while idle */
   as?: string;
   assets: Array<StateAssets>;
+  /** runs of children in the background that the session was not told the end of */
+  background?: Array<StateBackground>;
   /** how much of the model's context the session fills */
   context: StateContext;
   daemon: StateDaemon;

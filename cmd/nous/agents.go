@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -23,20 +27,62 @@ func (a *app) agentsCommand() *cobra.Command {
 prompt --agent: those that noused knows, and the sections [agent.NAME] of config.toml.
 What an agent does without asking is not noused's to stop, unless it runs in the
 sandbox. SIGNED IN goes by the files that an agent is known to keep, none of which is
-opened; - is where that cannot be told.`,
+opened; - is where that cannot be told.
+
+Below are the named agents of the folder, which nous prompt --as takes: those that
+are built in, and the files of agents/ in .noused and .claude.`,
 		Example: `  nous agents
-  nous prompt --agent opencode what is in this directory`,
+  nous prompt --agent opencode what is in this directory
+  nous prompt --as explore where is the version set`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.ListAgents, protocol.ListAgentsParams{}, func(r protocol.Agents) {
-				rows := make([][]string, len(r.Agents))
-				for i, agent := range r.Agents {
-					rows[i] = a.agentRow(cmd.Context(), agent)
-				}
-				a.Table([]string{"AGENT", "FOUND", "VERSION", "SIGNED IN", "SANDBOX", "ABOUT"}, rows)
-			})
+			return a.listAgents(cmd.Context())
 		},
 	}
+}
+
+// listAgents prints the agents, and the named ones of the folder.
+func (a *app) listAgents(ctx context.Context) error {
+	raw, err := client.Raw(ctx, a.daemonSender(), protocol.ListAgents, protocol.ListAgentsParams{})
+	if err != nil {
+		return err
+	}
+	var r protocol.Agents
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("list_agents: decode reply: %w", err)
+	}
+	named, err := a.listNamed(ctx)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		list, err := json.Marshal(map[string]any{"named_agents": named})
+		if err == nil {
+			a.JSONLine(plain.Joined(raw, list))
+		}
+		return err
+	}
+	rows := make([][]string, len(r.Agents))
+	for i, agent := range r.Agents {
+		rows[i] = a.agentRow(ctx, agent)
+	}
+	a.Table([]string{"AGENT", "FOUND", "VERSION", "SIGNED IN", "SANDBOX", "ABOUT"}, rows)
+	if len(named) == 0 {
+		return nil
+	}
+	rows = make([][]string, len(named))
+	for i, one := range named {
+		about := cmp.Or(one.Description, "-")
+		if one.Agent != "" {
+			about = "made by " + one.Agent + ": " + about
+		}
+		rows[i] = []string{
+			one.Name, plain.OneLine(about, plain.LineWidth), plain.OneLine(cmp.Or(one.Path, "built in"), 4096),
+		}
+	}
+	a.Println("")
+	a.Table([]string{"NAMED AGENT", "ABOUT", "FILE"}, rows)
+	return nil
 }
 
 // agentRow is an agent in the table.

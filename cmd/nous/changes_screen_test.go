@@ -30,13 +30,20 @@ func changed(t *testing.T) (d *daemontest.Daemon, folder, session string) {
 		Text: "Translate it.\n" + `!edit {"path":"list.txt","old_text":"two","new_text":"zwei"}` + "\n" +
 			`!write {"path":"new.txt","content":"a\nb\n"}`,
 	})
+	recorded(t, d, session)
+	return d, folder, session
+}
+
+// recorded skips the test where a turn of a session could not be recorded, and returns its changes.
+func recorded(t *testing.T, d *daemontest.Daemon, session string) protocol.Changes {
+	t.Helper()
 	all := askDaemon(t, d.Socket, protocol.GetChanges, protocol.GetChangesParams{
 		Scope: protocol.Scope{SessionID: session},
 	})
 	if len(all.Missing) > 0 {
 		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
 	}
-	return d, folder, session
+	return all
 }
 
 func keep(t *testing.T, folder, name, text string) {
@@ -90,7 +97,7 @@ func TestChangesAreSeenCommentedAndTakenBack(t *testing.T) {
 	s.say("/rewind")
 	s.Wait("Rewind to before which message?", "Comments on the changes", "Translate it.")
 	s.Press("down", "enter")
-	s.Wait("conversation", "both", "2 to write", "change", "remove", "list.txt", "new.txt")
+	s.Wait("conversation", "both", "2 to change", "change", "remove", "list.txt", "new.txt")
 	s.Press("down", "enter")
 	s.Wait("2 files taken back · /rewind undo")
 	if got := kept(t, folder, "list.txt") + kept(t, folder, "new.txt"); got != "one\ntwo\nthree\nnone" {
@@ -118,6 +125,40 @@ func TestUnsentCommentsAreInTheHistory(t *testing.T) {
 	s = openScreen(t, d, l)
 	s.Press("up")
 	s.Wait("Comments on the changes:", "list.txt", "Not yet sent")
+}
+
+// A file that is one line of nearly a megabyte is opened, scrolled past and commented on.
+func TestAVeryLongLineOnTheScreen(t *testing.T) {
+	t.Parallel()
+	d, folder, session := changed(t)
+	keep(t, folder, "min.js", strings.Repeat("let a = '漢字'; ", 25_000)+"\n")
+	askDaemon(t, d.Socket, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: session}, Mode: protocol.ApprovalsAuto,
+	})
+	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session}, Text: `!bash {"command":"sed -i s/let/var/g min.js"}`,
+	})
+	recorded(t, d, session)
+	s := openScreen(t, d, look{cols: 80, rows: 24, args: []string{"--session", session}})
+	s.Wait("1 file +1 −1 · /diff")
+	s.Type(keyF7)
+	s.Wait("▾ M list.txt", "zwei", "▸ A new.txt", "▸ M min.js")
+	s.Type("n")
+	s.Type("n")
+	s.Wait("1 -let a = '漢字'; let")
+	s.Press("down", "down")
+	s.Wait("❯   1 +var a = '漢字'; var")
+	s.Type("cToo long.\r")
+	s.Wait("> Too long.", "1 comment")
+	s.Press("end")
+	s.Wait("❯ ▸ A new.txt", "> Too long.")
+	s.Press("home")
+	s.Wait("❯ ▾ M list.txt", "1 -let a = '漢字'; let")
+	s.Type("s")
+	s.Wait("(1 model call)")
+	if said := lastSaid(t, d.Socket, session); len(said) > 1000 || !strings.Contains(said, "Too long.") {
+		t.Errorf("%d bytes are sent: %.1000s", len(said), said)
+	}
 }
 
 // lastSaid is the user's last message.
@@ -150,10 +191,7 @@ func TestTheCachesOfTheSandboxAreNoChange(t *testing.T) {
 	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{
 		Scope: scope, Text: `!bash {"command":"echo 1 > mine"}`,
 	})
-	all := askDaemon(t, d.Socket, protocol.GetChanges, protocol.GetChangesParams{Scope: scope})
-	if len(all.Missing) > 0 {
-		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
-	}
+	all := recorded(t, d, made.SessionID)
 	for _, f := range all.Files {
 		if strings.HasPrefix(f.Path, ".cache/") {
 			t.Errorf("changed is %s", f.Path)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,7 +23,7 @@ import (
 	"noused/internal/tui/settings"
 )
 
-// A command that finds no daemon starts one, as tmux does. One that has had a daemon
+// A command that finds no daemon starts one, as tmux does. One that a daemon has answered
 // already does not: somebody may have stopped it. An editor's agent does for whatever the
 // editor asks, which is a command each.
 
@@ -204,10 +205,26 @@ func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
 	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
 		conn, err = way.Commands(ctx)
 	}
-	if err == nil {
-		d.a.met.Store(true)
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	return &metConn{conn, &d.a.met}, nil
+}
+
+// metConn notes that the daemon has answered. One that was killed takes connections until the
+// system has taken it apart, and answers none: it is as if there had been none.
+type metConn struct {
+	net.Conn
+	met *atomic.Bool
+}
+
+// Read is net.Conn.
+func (c *metConn) Read(p []byte) (n int, err error) {
+	n, err = c.Conn.Read(p)
+	if n > 0 {
+		c.met.Store(true)
+	}
+	return n, err
 }
 
 // query sends one command and prints its reply: as it came with --json,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -27,9 +28,9 @@ func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon; its runs go on with the next one",
-		Long: `Stop the daemon. Runs get a while (drain_timeout) to reach a boundary; the next
-daemon goes on with them. nous stop returns when the daemon has gone. That none runs is
-no failure.
+		Long: `Stop the daemon. A run may first end the call of a tool or the model that it is in,
+for drain_timeout at most; the next daemon goes on with it. nous stop returns when the
+daemon has gone. That none runs is no failure.
 
 It stays stopped until the next nous command that needs one starts it. Screens and other
 programs that are attached do not. A daemon of systemd's is stopped with its sockets.`,
@@ -39,7 +40,9 @@ programs that are attached do not. A daemon of systemd's is stopped with its soc
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
+			told := a.tellDrain()
 			s, err := start.Stop(ctx, a.starting())
+			told()
 			if ctx.Err() != nil {
 				a.Notef("interrupted; a daemon that was told to stop does so all the same")
 				return &quietExit{exitLeft}
@@ -59,8 +62,9 @@ func (a *app) restartCommand() *cobra.Command {
 		Short: "Restart the daemon, to run a newer one; its runs go on",
 		Long: `Restart the daemon: the program that is at its path now takes its place, in the same
 process, with the command line and the environment that it had. Hosted agents live on, in
-the middle of a turn too; other runs get a while (drain_timeout) to reach a boundary, and
-go on. Clients that connect meanwhile wait. Where none runs, one is started.
+the middle of a turn too; other runs may first end the call of a tool or the model that
+they are in, for drain_timeout at most, and go on. Clients that connect meanwhile wait.
+Where none runs, one is started.
 
 Nothing happens where the new program is no noused, is too old for the journals or cannot
 read the configuration: that is told first.`,
@@ -74,7 +78,9 @@ read the configuration: that is told first.`,
 }
 
 func (a *app) restart(ctx context.Context) error {
+	told := a.tellDrain()
 	was, is, err := start.Restart(ctx, a.starting())
+	told()
 	var wire *protocol.Error
 	switch {
 	case err != nil && was.PID == 0:
@@ -92,6 +98,20 @@ func (a *app) restart(ctx context.Context) error {
 		a.tellDaemon("restarted", was.PID, was.Unit)
 	}
 	return nil
+}
+
+// tellDrain says why the end of a daemon takes long, unless told is called within a second.
+func (a *app) tellDrain() (told func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(time.Second, func() {
+		defer close(done)
+		a.Notef("a daemon may first end the call that a run is in, for drain_timeout at most; the next one goes on")
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+		}
+	}
 }
 
 // refused is the failure of something that a daemon was asked for: there is one.

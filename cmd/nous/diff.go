@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
@@ -32,7 +33,11 @@ On a terminal it opens a pager: $PAGER, or less. In a pipe it is a plain diff, w
 git apply -R takes. Paths in it begin at the top of the repository, or at the session's
 folder where there is no git.
 
-Files of more than 10 MiB are not kept: they are named, and their changes are not shown.`,
+Files of more than 10 MiB are not kept: they are named, and their changes are not shown.
+What changes inside a submodule, or another repository in the folder, is not recorded.
+What a child session has changed is its own: nous --session CHILD diff shows it.
+
+nous show MESSAGE tells the run of a message, and nous tree has the messages.`,
 		Example: `  nous diff --stat
   nous diff --turn run-0198c5f2/2 src
   nous diff | git apply -R`,
@@ -41,18 +46,44 @@ Files of more than 10 MiB are not kept: they are named, and their changes are no
 			if run != "" && turn != "" {
 				return cmdline.Errorf("--run and --turn exclude each other")
 			}
+			if turn != "" && !strings.Contains(turn, "/") {
+				return cmdline.Errorf("--turn wants RUN/TURN, like run-0198c5f2/2, not %q", turn)
+			}
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
 			}
-			p := protocol.GetChangesParams{Scope: scope, From: run + turn, To: run + turn}
+			of, err := a.runOf(cmd.Context(), scope, run, turn)
+			if err != nil {
+				return err
+			}
+			p := protocol.GetChangesParams{Scope: scope, From: of, To: of}
 			return a.diff(cmd.Context(), p, args, stat)
 		},
 	}
-	cmd.Flags().StringVar(&run, "run", "", "only what the run with this `id` has changed")
+	cmd.Flags().StringVar(&run, "run", "", "only what the run with this `id`, or beginning of one, has changed")
 	cmd.Flags().StringVar(&turn, "turn", "", "only what this turn has changed: `RUN/TURN`, like run-0198c5f2/2")
 	cmd.Flags().BoolVar(&stat, "stat", false, "list the files, with how many lines came and went")
 	return cmd
+}
+
+// runOf is the run or the turn that is meant, "" where none is. The beginning of a run's id is
+// looked up; a whole one the daemon knows, however many branches the session has.
+func (a *app) runOf(ctx context.Context, scope protocol.Scope, run, turn string) (string, error) {
+	name, number, _ := strings.Cut(run+turn, "/")
+	if name == "" || len(name) >= len("run-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "run-") {
+		return run + turn, nil
+	}
+	found, err := lookup.Find(ctx, a.daemonSender(), name, scope.SessionID)
+	switch {
+	case err != nil:
+		return "", err
+	case found.Run == nil:
+		return "", fmt.Errorf("%s is no run; nous show MESSAGE tells the run of a message", name)
+	case turn == "":
+		return found.Run.RunID, nil
+	}
+	return found.Run.RunID + "/" + number, nil
 }
 
 // diff prints changes: of some files, or of all.
@@ -155,7 +186,7 @@ func (a *app) diffStat(all protocol.Changes, files []protocol.ChangedFile) error
 		}
 		var notes []string
 		if f.Shared {
-			notes = append(notes, "another session may have changed it")
+			notes = append(notes, "part of it may be somebody else's")
 		}
 		if f.LeftOut {
 			lines, notes = "", append(notes, "its content is not kept")
@@ -185,7 +216,7 @@ func (a *app) noteChanges(all protocol.Changes, files []protocol.ChangedFile) {
 		case f.LeftOut:
 			a.Notef("%s: %s; its content is not kept, and cannot be shown", f.Path, f.Status)
 		case f.Shared:
-			a.Notef("%s: somebody else was at work in the folder meanwhile, and may have made the change", f.Path)
+			a.Notef("%s: part of the change may be somebody else's; git apply -R takes that back, too", f.Path)
 		}
 	}
 	a.noteMissing(all)
@@ -193,7 +224,7 @@ func (a *app) noteChanges(all protocol.Changes, files []protocol.ChangedFile) {
 
 func (a *app) noteMissing(all protocol.Changes) {
 	if len(all.Files) == 0 && len(all.Missing) == 0 {
-		a.Notef("nothing was changed")
+		a.Notef("nothing was changed by the session itself")
 	}
 	for _, m := range all.Missing {
 		a.Notef("what turn %s/%s changed is not known: %s", m.RunID, m.TurnID, m.Why)

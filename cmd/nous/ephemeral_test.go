@@ -11,22 +11,24 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// ephemeral is a nous with a private daemon, in the middle of a run.
-func ephemeral(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon int) {
+// ephemeral is a nous with a private daemon, in the middle of a run. Both have ended when the test has.
+func ephemeral(t *testing.T, dir string, env []string, flags ...string) (cmd *exec.Cmd, daemon int) {
 	t.Helper()
-	cmd, daemon, _ = ephemeralHeard(t, dir, env)
+	cmd, daemon, _ = ephemeralHeard(t, dir, env, flags...)
 	return cmd, daemon
 }
 
 // ephemeralHeard is ephemeral, with what nous says on standard error from then on.
-func ephemeralHeard(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daemon int, heard <-chan string) {
+func ephemeralHeard(t *testing.T, dir string, env []string, flags ...string) (
+	cmd *exec.Cmd, daemon int, heard <-chan string,
+) {
 	t.Helper()
-	cmd = exec.Command(program(t, "nous"), "prompt", "--ephemeral", "--approvals", "allow", "-")
+	cmd = exec.Command(program(t, "nous"), append([]string{"prompt", "--ephemeral", "--approvals", "allow"},
+		append(flags, "-")...)...)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.Stdin = strings.NewReader(`!bash {"command":"echo $PPID; exec sleep 1000"}`)
 	said, err := cmd.StderrPipe()
@@ -51,20 +53,37 @@ func ephemeralHeard(t *testing.T, dir string, env []string) (cmd *exec.Cmd, daem
 		text, _ := io.ReadAll(said)
 		rest <- string(text)
 	}()
-	children, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/task/" + strconv.Itoa(cmd.Process.Pid) +
-		"/children")
+	for _, children := range taskChildren(t, cmd.Process.Pid) {
+		first, _, _ := strings.Cut(strings.TrimSpace(children), " ")
+		if daemon, err = strconv.Atoi(first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if daemon == 0 {
+		t.Skip("the kernel does not list children, or nous has no daemon")
+	}
+	fd, err := unix.PidfdOpen(daemon, 0)
 	if err != nil {
-		t.Skipf("the kernel does not list children: %v", err)
+		t.Fatal(err)
 	}
-	for tid, rest := range taskChildren(t, cmd.Process.Pid) {
-		_ = tid
-		children = append(children, rest...)
-	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(children)), " ")
-	if daemon, err = strconv.Atoi(first); err != nil {
-		t.Fatalf("nous has no daemon: %q", children)
-	}
+	t.Cleanup(func() { // before the folders of the test go, into which it may write until then
+		_ = cmd.Process.Kill()
+		if !waitEnded(fd) {
+			t.Errorf("the daemon goes on a minute after nous was killed")
+		}
+		_ = unix.Close(fd)
+	})
 	return cmd, daemon, rest
+}
+
+// waitEnded waits up to a minute for the end of a process.
+func waitEnded(pidfd int) bool {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 60_000)
+		if err != unix.EINTR {
+			return n == 1
+		}
+	}
 }
 
 // taskChildren are those of each thread: the daemon is one's.
@@ -99,9 +118,8 @@ func TestAPrivateDaemonEndsWithNous(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			if n, err := unix.Poll(ended, 60_000); n != 1 {
-				t.Fatalf("the daemon goes on a minute after nous was sent %v: %v", s, err)
+			if !waitEnded(fd) {
+				t.Fatalf("the daemon goes on a minute after nous was sent %v", s)
 			}
 			if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 				t.Errorf("left in TMPDIR: %v, %v", left, err)
@@ -141,36 +159,7 @@ func TestTwoPrivateDaemonsAtOnce(t *testing.T) {
 	}
 	both.Wait()
 	kept := filepath.Join(dir, "kept")
-	done, stop := make(chan struct{}), func() {}
-	defer func() { stop(); <-done }()
-	first := exec.CommandContext(t.Context(), program(t, "nous"), "prompt", "--ephemeral", "--keep", kept,
-		`!bash {"command":"exec sleep 1000"}`)
-	first.Dir, first.Env = dir, env
-	said, err := first.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop = func() { _ = first.Process.Kill() }
-	begun := make(chan struct{})
-	go func() { // ends with first
-		defer close(done)
-		in := bufio.NewScanner(said)
-		for told := false; in.Scan(); {
-			if !told && strings.Contains(in.Text(), "→ bash") {
-				told = true
-				close(begun)
-			}
-		}
-		_ = first.Wait()
-	}()
-	select {
-	case <-begun:
-	case <-time.After(time.Minute):
-		t.Fatal("the first run has not begun")
-	}
+	ephemeral(t, dir, env, "--keep", kept)
 	out, status := ranIn(t, dir, env, program(t, "nous"), "prompt", "--ephemeral", "--keep", kept, "hello")
 	if status != exitUsage || !strings.Contains(out, "is not empty") {
 		t.Errorf("a second one with the same folder: got status %d: %s", status, out)

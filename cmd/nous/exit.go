@@ -123,7 +123,7 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 		return "run it in a terminal of your own: what a run has started cannot answer for you"
 	case why == protocol.Forbidden && cmd.Name() == "prune":
 		return "run it in a terminal of your own"
-	case why == protocol.NoModel && os.Getenv("NOUSED_MODEL") != "":
+	case why == protocol.NoModel && os.Getenv("NOUSED_MODEL") != "" && cmd.Name() != "prompt": // which has said so
 		return "NOUSED_MODEL is set here, and the running daemon was started without it: nous stop, and the next command " +
 			"starts one that has it"
 	case why == protocol.ToolNotRegistered, why == protocol.ExtensionNotFound:

@@ -135,10 +135,24 @@ func (a *app) findHere(ctx context.Context, what need) error {
 	case what == needIfAny:
 		return nil
 	case what == needOne:
-		return fmt.Errorf("no session has the folder %s yet: nous prompt makes one; --session and --active name another, "+
-			"and nous sessions --all lists them", dir)
+		return a.noneHere(ctx, dir)
 	}
 	return a.makeSession(ctx, protocol.NewSessionParams{Workdir: dir})
+}
+
+// noneHere says that a folder has no session, and which folder above it has one.
+func (a *app) noneHere(ctx context.Context, dir string) error {
+	for above := filepath.Dir(dir); above != filepath.Dir(above); above = filepath.Dir(above) {
+		list, err := lookup.Sessions(ctx, a.daemonSender(), above)
+		if err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			return fmt.Errorf("no session has the folder %s yet, but %s has one: --workdir %[2]s means it", dir, above)
+		}
+	}
+	return fmt.Errorf("no session has the folder %s yet: nous prompt makes one; --session and --active name another, "+
+		"and nous sessions --all lists them", dir)
 }
 
 // makeSession makes the session that a command goes on with.

@@ -118,7 +118,7 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	if !f.remove {
 		return nil
 	}
-	return a.deleteInWorktree(ctx, s.SessionID, false)
+	return a.deleteInWorktree(ctx, s.SessionID)
 }
 
 // landNow plans it, has the message read, and lands.
@@ -176,7 +176,8 @@ func (a *app) sessionInWorktree(ctx context.Context, remove bool) (s protocol.Se
 	for _, one := range all {
 		in := one.Workdir == s.Workdir || strings.HasPrefix(one.Workdir, s.Workdir+string(filepath.Separator))
 		if in && one.RunState != protocol.StateIdle {
-			return s, fmt.Errorf("%s runs in %s: nous wait waits for its end, nous abort ends it", one.SessionID, one.Workdir)
+			return s, fmt.Errorf("%s runs in %s: nous wait %[1]s waits for its end, nous --session %[1]s abort ends it",
+				one.SessionID, one.Workdir)
 		}
 	}
 	if remove {
@@ -214,7 +215,7 @@ func (a *app) commitMessage(given, title string) (string, error) {
 // conflict says what conflicts, and asks the session to resolve it if it is to.
 func (a *app) conflict(ctx context.Context, s protocol.SessionInfo, e *worktree.ConflictError, ask bool) error {
 	if !ask {
-		return fmt.Errorf("%w; nous land --ask asks the session to resolve it", e)
+		return fmt.Errorf("%w; nous --session %s land --ask asks the session to resolve it", e, s.SessionID)
 	}
 	var files strings.Builder
 	for _, name := range e.Files[:min(len(e.Files), maxAsked)] {
@@ -234,7 +235,8 @@ func (a *app) conflict(ctx context.Context, s protocol.SessionInfo, e *worktree.
 		return errors.Join(e, err)
 	}
 	a.Complain(e.Error())
-	a.Notef("asked the session to resolve it, run %s; when it has ended: nous land", r.Accepted.RunID)
+	a.Notef("asked the session to resolve it, run %s; when it has ended: nous --session %s land", r.Accepted.RunID,
+		s.SessionID)
 	return &quietExit{exitFailed}
 }
 

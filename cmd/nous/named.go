@@ -2,24 +2,39 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
 // namedAgents are the names that --as takes.
 func (a *app) namedAgents(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	r, err := request(cmd.Context(), a, protocol.ListSkills, protocol.ListSkillsParams{})
+	list, err := a.listNamed(cmd.Context())
 	var names []string
-	for _, one := range r.Named {
+	for _, one := range list {
 		if strings.HasPrefix(one.Name, typed) {
 			names = append(names, one.Name+"\t"+one.Description)
 		}
 	}
 	return completions(names, err)
+}
+
+// listNamed are the named agents of the folder. A daemon too old to be asked about one has none.
+func (a *app) listNamed(ctx context.Context) ([]protocol.NamedAgent, error) {
+	dir, err := a.folder()
+	if err != nil {
+		return nil, err
+	}
+	r, err := request(ctx, a, protocol.ListSkills, protocol.ListSkillsParams{Workdir: dir})
+	if errors.Is(err, client.ErrUnsupported) {
+		return nil, nil
+	}
+	return r.Named, err
 }
 
 // mustHaveNamed refuses a daemon that is too old for named agents: it would make the run with all tools.

@@ -181,6 +181,11 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *r
 			return err
 		}
 	}
+	if f.script.model == "" && !f.script.ephemeral {
+		if text := a.otherModel(ctx, false); text != "" {
+			a.Notef("%s", text)
+		}
+	}
 	if err := a.chooseModel(ctx, p.Scope, f.script.model); err != nil {
 		return err
 	}
@@ -224,7 +229,11 @@ func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptF
 	if f.approvals == allowAll {
 		w.Asks.Allow = w.Allow
 	}
-	return cmp.Or(a.promptAndFollow(ctx, p, w), t.KeepLast())
+	err := a.promptAndFollow(ctx, p, w)
+	if lost := isNoDaemon(err) || errors.Is(err, client.ErrLost); lost && t.Run != "" && !f.script.ephemeral {
+		a.Notef("run %s is kept, and goes on as soon as a daemon runs", t.Run)
+	}
+	return cmp.Or(err, t.KeepLast())
 }
 
 // daemonWaits reports whether the daemon is to wait for the run, and reply with all its events:

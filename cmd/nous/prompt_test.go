@@ -275,6 +275,19 @@ func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 	}
 }
 
+// Where the daemon is gone and does not come back, people learn that the run is not lost.
+func TestARunWhoseDaemonIsGoneIsKept(t *testing.T) {
+	got := nousWaiting(t, time.Millisecond, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := acceptPrompt(d, "r")
+		d.Stop()
+		events.Close()
+	})
+	const want = "run r is kept, and goes on as soon as a daemon runs\n"
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, want) {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
 // afterRestart plays a run that is over when its reader is back.
 func afterRestart(t *testing.T, lastSeq string, then func(*clienttest.Daemon, *clienttest.Conn)) result {
 	return nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/client/actions"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -30,7 +33,8 @@ conversation: nous tree shows it.
 
 Only what the session's turns have changed is taken back, byte for byte, shell commands
 and all. Where a file has changed since, nothing at all is done, and the file is
-listed; --force takes it back all the same.
+listed; --force takes it back all the same, and goes with a file in conflict alone. What
+a child session has changed stays: nous --session CHILD rewind takes that back.
 
 --undo puts back what the latest rewind took back, or the one with the id given.`,
 		Example: `  nous rewind --dry-run
@@ -75,6 +79,11 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 	case r.talk:
 		p.What = protocol.RewindConversation
 	}
+	dry := p
+	dry.DryRun, dry.Force = true, nil
+	if err := checkForce(ctx, a, protocol.Rewind, dry, r.force); err != nil {
+		return err
+	}
 	done, err := fetch(ctx, a, protocol.Rewind, p, func(done protocol.Rewound) {
 		a.printRewound(done)
 		if done.Text != "" {
@@ -85,16 +94,59 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 	if err != nil {
 		return err
 	}
-	return a.endRewind(done, r, "rewound; nous rewind --undo puts it back")
+	var did []string
+	switch n := len(done.Files); {
+	case r.talk:
+	case n == 0:
+		did = append(did, "no file had to be changed")
+	default:
+		did = append(did, plural(n, "file")+" taken back")
+	}
+	if !r.files {
+		did = append(did, "the conversation goes on from before the message")
+	}
+	if !r.files || len(done.Files) > 0 {
+		did = append(did, "nous rewind --undo puts it back")
+	}
+	return a.endRewind(done, r, strings.Join(did, "; "))
+}
+
+// checkForce refuses a path to force that is not in conflict: it may be misspelt.
+func checkForce[P protocol.Params](ctx context.Context, a *app, command protocol.Def[P, protocol.Rewound], dry P,
+	paths []string,
+) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	plan, err := client.Call(ctx, a.daemonSender(), command, dry)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if !slices.ContainsFunc(plan.Conflicts, func(c protocol.RewindConflict) bool { return c.Path == path }) {
+			return cmdline.Errorf("--force %s: it is not in conflict; nous rewind --dry-run lists what is",
+				plain.OneLine(path, plain.LineWidth))
+		}
+	}
+	return nil
 }
 
 func (a *app) undoRewind(ctx context.Context, scope protocol.Scope, name string, r rewinding) error {
 	p := protocol.UndoRewindParams{Scope: scope, RewindID: name, DryRun: r.dry, Force: r.force}
+	dry := p
+	dry.DryRun, dry.Force = true, nil
+	if err := checkForce(ctx, a, protocol.UndoRewind, dry, r.force); err != nil {
+		return err
+	}
 	done, err := fetch(ctx, a, protocol.UndoRewind, p, a.printRewound)
 	if err != nil {
 		return err
 	}
-	return a.endRewind(done, r, "undone: all is as before the rewind")
+	said := "the rewind is undone; no file had to be changed"
+	if n := len(done.Files); n > 0 {
+		said = "the rewind is undone: " + plural(n, "file") + " put back"
+	}
+	return a.endRewind(done, r, said)
 }
 
 // printRewound lists what was done to files.
@@ -103,7 +155,7 @@ func (a *app) printRewound(done protocol.Rewound) {
 		return
 	}
 	for _, f := range done.Files {
-		a.Println(fmt.Sprintf("%-7s %s", f.Action, f.Path))
+		a.Println(fmt.Sprintf("%-7s %s", f.Action, plain.Cell(f.Path)))
 	}
 }
 
@@ -112,12 +164,14 @@ func (a *app) endRewind(done protocol.Rewound, r rewinding, said string) error {
 	switch {
 	case len(done.Conflicts) > 0:
 		for _, c := range done.Conflicts {
-			a.Notef("%s: %s", c.Path, c.Why)
+			a.Notef("%s: %s", plain.Cell(c.Path), c.Why)
 		}
 		a.Notef("nothing was done; --force PATH takes a file back all the same")
 		return &quietExit{exitFailed}
+	case r.dry && len(done.Files) == 0:
+		a.Notef("nothing was done; no file would be changed")
 	case r.dry:
-		a.Notef("nothing was done: this is what would be")
+		a.Notef("nothing was done: this is what a rewind would do")
 	default:
 		a.Notef("%s", said)
 	}
@@ -144,7 +198,7 @@ func (a *app) messageToRewind(ctx context.Context, scope protocol.Scope, name st
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return "", fmt.Errorf("%s: %d messages begin so", name, len(found))
+		return "", fmt.Errorf("%s is the beginning of %d messages' ids; more of it says which is meant", name, len(found))
 	case name != "":
 		return "", fmt.Errorf("%s: the session has no such message of yours; nous tree shows them", name)
 	}

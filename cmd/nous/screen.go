@@ -6,13 +6,16 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
 	"noused/internal/client/export"
+	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/client/runs"
 	"noused/internal/cmdline"
@@ -27,6 +30,10 @@ import (
 func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.W)
 	if !byLine && !terminal {
+		if a.session != "" || a.active {
+			return cmdline.Errorf("the screen of a session needs a terminal; nous prompt, nous messages and the others take " +
+				"--session and --active without one")
+		}
 		return cmd.Help()
 	}
 	if os.Getenv("TERM") == "dumb" && !byLine {
@@ -46,10 +53,19 @@ func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
 	if err != nil {
 		return err
 	}
+	var notices []string
+	switch text := a.otherModel(cmd.Context(), later != nil); {
+	case text == "":
+	case byLine:
+		a.Notef("%s", text)
+	default:
+		notices = append(notices, text)
+	}
 	view := &runs.TextView{Console: a.console()}
 	return tui.Run(cmd.Context(), tui.Options{
-		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
-		Out: a.out.W, Person: plain.IsTerminal(a.out.W),
+		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Instead: insteadOf,
+		Plain: byLine, Board: a.board, In: a.in,
+		Out: a.out.W, Notices: notices, Person: plain.IsTerminal(a.out.W),
 		Event: func(ev protocol.Event) { view.Event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.Entry(entry, false) },
 	})
@@ -158,6 +174,46 @@ func (a *app) findForScreen(ctx context.Context) (later func(context.Context) (s
 		}, nil
 	}
 	return nil, err
+}
+
+// otherModel says that NOUSED_MODEL is not the model of the daemon, which had another when it was started; "" where it
+// is, or there is no daemon yet.
+func (a *app) otherModel(ctx context.Context, none bool) string {
+	wanted := os.Getenv("NOUSED_MODEL")
+	if wanted == "" || a.far != nil || none {
+		return ""
+	}
+	// By itself: what is learned of the daemon here is not the screen's, nor is one started.
+	st, err := follow.Once(ctx, client.Adapt(a.runningDaemon()), protocol.GetState, protocol.GetStateParams{Daemon: true})
+	provider, name, _ := strings.Cut(wanted, "/")
+	if err != nil || st.Daemon.Epoch == "" || st.Model.Provider == provider && (name == "" || st.Model.Name == name) {
+		return ""
+	}
+	return "NOUSED_MODEL is " + plain.OneLine(wanted, 80) + " here, but the running daemon was started with " +
+		modelWord(st.Model) + " and goes on with it: nous stop, and the next command starts one that has it"
+}
+
+// insteadOf is what the screen shows once the session that it showed is deleted: its parent, else what nous means in
+// the folder.
+func insteadOf(ctx context.Context, c client.Sender, deleted protocol.State) (string, error) {
+	if p := deleted.Parent; p != nil {
+		ask := protocol.GetStateParams{Scope: protocol.Scope{SessionID: p.SessionID}}
+		s, err := client.Call(ctx, c, protocol.GetState, ask)
+		if err == nil {
+			return s.SessionID, nil
+		}
+	}
+	list, err := lookup.Sessions(ctx, c, deleted.Workdir)
+	if err != nil {
+		return "", err
+	}
+	if len(list) > 0 {
+		return lastUsed(list).SessionID, nil
+	}
+	made, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{
+		Workdir: deleted.Workdir, Activate: new(bool),
+	})
+	return made.SessionID, err
 }
 
 // boardPages bounds how many sessions are printed: so many thousand.

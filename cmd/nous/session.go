@@ -90,23 +90,32 @@ func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, a
 	if watch {
 		return a.watchSessions(ctx, p, all)
 	}
-	r, err := fetch(ctx, a, protocol.ListSessions, p, func(r protocol.Sessions) {
-		a.printSessions(r.Sessions, r.ActiveSessionID, all)
+	here := !all && !a.JSON
+	var everywhere []protocol.SessionInfo
+	if here {
+		var err error
+		if everywhere, err = lookup.Sessions(ctx, a.daemonSender(), ""); err != nil {
+			return err
+		}
+	}
+	var shown []protocol.SessionInfo
+	_, err := fetch(ctx, a, protocol.ListSessions, p, func(r protocol.Sessions) {
+		shown = plain.WithChildren(r.Sessions, everywhere)
+		a.printSessions(shown, r.ActiveSessionID, all)
 	})
-	if err == nil && !all && !a.JSON {
-		return a.noteElsewhere(ctx, r.Sessions)
+	if err == nil && here {
+		a.noteElsewhere(shown, everywhere)
 	}
 	return err
 }
 
 // noteElsewhere says that other folders than that of the list have sessions.
-func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) error {
-	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
-	if err != nil {
-		return err
-	}
+func (a *app) noteElsewhere(here, everywhere []protocol.SessionInfo) {
 	others := 0
-	for _, s := range all {
+	for _, s := range everywhere {
+		if slices.ContainsFunc(here, func(h protocol.SessionInfo) bool { return h.SessionID == s.SessionID }) {
+			continue
+		}
 		if !s.Blank() && (len(here) == 0 || s.Workdir != here[0].Workdir) {
 			others++
 		}
@@ -120,80 +129,6 @@ func (a *app) noteElsewhere(ctx context.Context, here []protocol.SessionInfo) er
 	case !some:
 		a.Notef("no session has this folder")
 	}
-	return nil
-}
-
-// deleteCommand goes on after a session that cannot be deleted, as rm does.
-func (a *app) deleteCommand() *cobra.Command {
-	var tree, children bool
-	cmd := &cobra.Command{
-		Use:     "delete SESSION…",
-		Aliases: []string{"rm"},
-		Short:   "Delete sessions for good, without asking, and print their ids",
-		Long: `Delete sessions for good, without asking, and print their ids. One that runs
-is not deleted; branches of a session are sessions of their own and stay. When
-the active session is deleted, the newest of the others becomes that.
-A session with child sessions is deleted with --children, and they with it.
-
-With --worktree the folder of a session goes, too, where it is a git worktree,
-and the branch stays. That is refused while something there is not committed,
-ignored files aside, while a commit is on no other branch and no remote, while
-another session has a folder there, and for a main checkout.`,
-		Example: `  nous delete ses-0198c5f2
-  nous delete --worktree ses-0198c5f2`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case !cmd.Flags().Changed("session"):
-				return cmdline.Wants(1, -1, "SESSION, the id of a session")(cmd, args)
-			case len(args) > 0:
-				return cmdline.Errorf("%s takes --session or names sessions, not both", cmdline.Name(cmd))
-			}
-			return nil
-		},
-		ValidArgsFunction: a.sessionIDs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if tree {
-				if done, err := a.doneThere(cmd, args); done {
-					return err
-				}
-			}
-			if len(args) == 0 {
-				args = []string{a.session}
-			}
-			var failed error
-			for _, name := range args {
-				err := a.deleteSession(cmd.Context(), name, tree, children)
-				var gone *client.NoDaemonError
-				if errors.As(err, &gone) || errors.Is(err, client.ErrLost) {
-					return err
-				}
-				if err != nil {
-					failed = &quietExit{a.report(cmd, err)}
-				}
-			}
-			return failed
-		},
-	}
-	cmd.Flags().BoolVar(&children, "children", false, "delete its child sessions, too")
-	cmd.Flags().BoolVar(&tree, "worktree", false, "remove the session's git worktree, too, if nothing is lost")
-	return cmd
-}
-
-func (a *app) deleteSession(ctx context.Context, name string, tree, children bool) error {
-	id, err := lookup.SessionID(ctx, a.daemonSender(), name)
-	if err != nil {
-		return err
-	}
-	if tree {
-		return a.deleteInWorktree(ctx, id, children)
-	}
-	return a.deleteNow(ctx, id, children)
-}
-
-func (a *app) deleteNow(ctx context.Context, id string, children bool) error {
-	del := func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id, children) }
-	_, err := act(a, del, func(r protocol.SessionDeleted) { a.Println(r.SessionID) })
-	return err
 }
 
 // printSessions prints a list of sessions.

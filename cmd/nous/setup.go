@@ -73,7 +73,7 @@ the choice in config.toml beside it, where everything else stays.`,
 			}
 			provider := choice.provider
 			if err := s.login(provider, !s.hasKey(provider)); err != nil {
-				return err
+				return s.dropServer(err)
 			}
 			name, err := s.chooseModel(provider)
 			if err != nil {
@@ -193,7 +193,8 @@ type setupRun struct {
 	models []protocol.ListedModel // as of the last look, the servers asked
 	agents []protocol.AgentInfo   // as of listAgents
 
-	untried bool // the provider did not answer when its key was tried
+	untried bool         // the provider did not answer when its key was tried
+	undo    func() error // takes the server out of config.toml that this run has put there, if any
 }
 
 // newSetup starts the daemon where none runs.

@@ -321,5 +321,15 @@ func (s *setupRun) tryServer(address string) (provider, problem string, err erro
 	default:
 		s.Notef("it answers, with %s", cmp.Or(s.someModels(provider), "no models"))
 	}
+	s.undo = takeBack
 	return provider, "", nil
+}
+
+// dropServer forgets the server that this run has put into config.toml, as no key of it is kept: why.
+func (s *setupRun) dropServer(why error) error {
+	if s.undo == nil {
+		return why
+	}
+	s.Notef("the server is not kept")
+	return errors.Join(s.undo(), why)
 }

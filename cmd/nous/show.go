@@ -60,7 +60,16 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 	case err != nil:
 		return err
 	case found.Session != nil:
-		return a.printFacts(*found.Session)
+		var last *protocol.LastRun
+		if !a.JSON && found.Session.LastStopReason == protocol.StopError { // only the state says why
+			p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: found.Session.SessionID}}
+			state, err := call(ctx, a, c, protocol.GetState, p)
+			if err != nil {
+				return err
+			}
+			last = state.LastRun
+		}
+		return a.printFacts(*found.Session, last)
 	case found.Run != nil:
 		if a.JSON {
 			return a.Encoded(*found.Run)
@@ -75,8 +84,8 @@ func (a *app) show(ctx context.Context, name string, full bool) error {
 	return a.Whole(found.In, found.Entry)
 }
 
-// printFacts prints what list_sessions knows of a session.
-func (a *app) printFacts(s protocol.SessionInfo) error {
+// printFacts prints what list_sessions knows of a session. last is how its last run failed, if it did.
+func (a *app) printFacts(s protocol.SessionInfo, last *protocol.LastRun) error {
 	if a.JSON {
 		return a.Encoded(s)
 	}
@@ -84,7 +93,7 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		tree = plain.Worktree(repo, branch)
 	}
-	a.Pairs(plain.Facts(s, a.folderText(s.Workdir), tree))
+	a.Pairs(plain.Facts(s, last, a.folderText(s.Workdir), tree))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +66,33 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 	if n := bytes.Count(text, []byte(`"msg":"ready"`)); err != nil || n != 1 ||
 		bytes.Contains(text, []byte("runs already")) {
 		t.Errorf("got %v, %d daemons that were ready:\n%s", err, n, text)
+	}
+}
+
+// A daemon that was killed takes a connection before the system has taken it apart, and never
+// answers. The command starts the next one, as it does where there is none.
+func TestADaemonThatDiesBeforeItAnswersIsFollowedByTheNext(t *testing.T) {
+	d, env := starter(t)
+	dying, err := net.Listen("unix", d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying.(*net.UnixListener).SetUnlinkOnClose(false)
+	cmd := exec.Command("nous", "--json", "ping")
+	cmd.Dir, cmd.Env = d.Dir, env
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := dying.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying.Close() // before the connection: nobody listens there once it is lost
+	conn.Close()
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), `"pid":`) {
+		t.Errorf("%v: got %s, %s", err, &out, &said)
 	}
 }
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,7 +12,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// Ctrl-C ends nous stop while it waits. The daemon stops all the same, when its runs
+// nous stop says what it waits for, and Ctrl-C ends the wait. The daemon stops all the same, when its runs
 // are where they can.
 func TestCtrlCEndsTheWaitForAStop(t *testing.T) {
 	d := newDaemon(t, "drain_timeout = \"10m\"\n")
@@ -29,8 +29,11 @@ func TestCtrlCEndsTheWaitForAStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("nous", "stop")
-	var said bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = d.Env(), &said, &said
+	cmd.Env = d.Env()
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +41,18 @@ func TestCtrlCEndsTheWaitForAStop(t *testing.T) {
 	for stops := false; !stops; {
 		stops = refusesWork(t, d.Socket, other)
 	}
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "for drain_timeout at most") {
+		t.Errorf("got %q, %v, want what it waits for", line, err)
+	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
+	line, _ := said.ReadString('\n')
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLeft ||
-		!strings.HasPrefix(said.String(), "interrupted; ") {
-		t.Errorf("got %v, want exit status %d: %s", err, exitLeft, said.Bytes())
+		!strings.HasPrefix(line, "interrupted; ") {
+		t.Errorf("got %v, want exit status %d: %s", err, exitLeft, line)
 	}
 	call1(t, d.Socket, protocol.Ping, protocol.PingParams{}) // it waits for the run
 }

@@ -236,7 +236,8 @@ func TestScreenOfSeveralHosts(t *testing.T) {
 	s.Press("enter")
 	s.Wait("● gpu", "words for it", "idle")
 	s.say("said to the other")
-	s.WaitFor("the answer", func(text string) bool { return strings.Count(text, "said to the other") == 2 })
+	s.WaitFor("the answer", func(text string) bool { return strings.Count(text, "(1 model call)") == 2 })
+	s.WaitGone("> said to the other")
 	if b, g := at("box").dialled(), at("gpu").dialled(); b != 1 || g != 1 {
 		t.Errorf("got %d connections to box and %d to gpu, want one to each", b, g)
 	}

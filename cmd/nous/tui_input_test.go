@@ -40,9 +40,9 @@ func longTalk(t *testing.T, l look) *screen {
 	}
 	s.Paste("said before " + lines.String() + "the very end")
 	s.Press("enter")
-	s.WaitFor("the answer", func(screen string) bool {
+	s.WaitFor("the answer, and what it took", func(screen string) bool {
 		return strings.Contains(screen, "the very end") && strings.Contains(screen, "(1 model") &&
-			strings.Contains(screen, "idle")
+			strings.Contains(screen, "idle") && (strings.Contains(screen, "ctx 3") || strings.Contains(screen, "context 3"))
 	})
 	return s
 }

@@ -104,6 +104,7 @@ var wrongLines = []struct{ line, want string }{
 	},
 	{"diff --run run-1 --turn run-1/2", `--run and --turn exclude each other`},
 	{"diff --turn", `--turn wants a value: RUN/TURN`},
+	{"diff --turn run-1", `--turn wants RUN/TURN, like run-0198c5f2/2, not "run-1"`},
 	{"rewind --files --conversation", `--files and --conversation exclude each other; without both, both are taken back`},
 	{"rewind --undo --files", `--undo puts back all that the rewind took back: leave out --files and --conversation`},
 	{"rewind one two", `rewind takes 1 argument, and got "two" besides: it wants MESSAGE, the id of a message of yours`},

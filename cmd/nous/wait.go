@@ -25,10 +25,11 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [SESSION…]",
 		Short: "Wait until sessions are idle, or one of them waits for you",
-		Long: `Wait until sessions are idle, or one of them waits for an approval, which is printed
-then, with exit status 8: nous approve and nous deny answer it. Exit status 4 says
-that a run waits for a model, 5 that --timeout has passed. Without SESSION it waits
-for the one of this folder. Ctrl-C ends the waiting and leaves the runs alone.`,
+		Long: `Wait until sessions are idle and their child sessions in the background have ended,
+or one of all these waits for an approval, which is printed then, with exit status 8:
+nous approve and nous deny answer it. Exit status 4 says that a run waits for a model,
+5 that --timeout has passed. Without SESSION it waits for the one of this folder.
+Ctrl-C ends the waiting and leaves the runs alone.`,
 		Example: `  nous prompt --async run the tests && nous wait
   nous wait ses-0198c5f2 ses-0198c5f3`,
 		ValidArgsFunction: a.sessionIDs,
@@ -115,52 +116,98 @@ func mayChange(update follow.Update, ids []string) bool {
 		return false
 	}
 	ev := line.Event.Event
+	waits := func(s protocol.Status) bool {
+		return s.Code == protocol.StatusApprovalRequested || s.Code == protocol.StatusModelMissing
+	}
 	if id := ev.Where().SessionID; id != "" && !slices.Contains(ids, id) && !slices.Contains(ids, "") {
-		return false
+		status, is := ev.(protocol.Status)
+		return is && waits(status) // it may be a child's
 	}
 	switch ev := ev.(type) {
 	case protocol.AgentEnd:
 		return true
 	case protocol.Status:
-		return ev.Code == protocol.StatusApprovalRequested || ev.Code == protocol.StatusModelMissing ||
-			ev.Code == protocol.StatusSessionDeleted
+		return waits(ev) || ev.Code == protocol.StatusSessionDeleted
 	}
 	return false
 }
 
-// busyOf are those of the sessions that work. The error is a *quietExit where one waits.
+// busyOf are those of the sessions that work, or have children in the background that do. The error is a *quietExit
+// where one waits.
 func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err error) {
+	states := map[string]protocol.State{}
+	stateOf := func(id string) (protocol.State, error) {
+		if s, known := states[id]; known {
+			return s, nil
+		}
+		s, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		if err == nil {
+			states[id] = s
+		}
+		return s, err
+	}
 	for _, id := range ids {
-		state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		state, err := stateOf(id)
 		if err != nil {
 			return nil, err
 		}
 		for _, one := range state.PendingApprovals {
-			if one.SessionID == state.SessionID {
+			if below, err := isBelow(one.SessionID, state.SessionID, stateOf); err != nil {
+				return nil, err
+			} else if below {
 				a.printWaits(one)
 				return nil, &quietExit{exitWaits}
 			}
 		}
-		if state.RunState != protocol.StateIdle {
+		hears := len(state.Background) > 0 && state.ReadOnly == "" // else nobody tells it the ends
+		if state.RunState != protocol.StateIdle || hears {
 			busy = append(busy, state.SessionID)
 		}
 	}
 	if len(busy) == 0 {
 		return nil, nil
 	}
-	return busy, a.modelsMissing(ctx, busy)
+	return busy, a.modelsMissing(ctx, busy, stateOf)
 }
 
-// modelsMissing is a *quietExit where a run waits for a model.
-func (a *app) modelsMissing(ctx context.Context, busy []string) error {
+const maxAbove = 32 // sessions above one; the daemon has 8 at most
+
+// isBelow reports that a session is the other one, or a child of it, or of one of these.
+func isBelow(id, of string, stateOf func(id string) (protocol.State, error)) (bool, error) {
+	for range maxAbove {
+		if id == of {
+			return true, nil
+		}
+		state, err := stateOf(id)
+		var wire *protocol.Error
+		switch {
+		case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound, err == nil && state.Parent == nil:
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		id = state.Parent.SessionID
+	}
+	return false, nil
+}
+
+// modelsMissing is a *quietExit where a run of a session, or of a child below it, waits for a model.
+func (a *app) modelsMissing(ctx context.Context, busy []string, stateOf func(id string) (protocol.State, error)) error {
 	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}
 	for _, run := range state.Runs {
-		if run.WaitingFor == protocol.WaitModel && slices.Contains(busy, run.SessionID) {
-			a.Complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
-			return &quietExit{exitNoModel}
+		if run.WaitingFor != protocol.WaitModel {
+			continue
+		}
+		for _, id := range busy {
+			if below, err := isBelow(run.SessionID, id, stateOf); err != nil {
+				return err
+			} else if below {
+				a.Complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")
+				return &quietExit{exitNoModel}
+			}
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 // deleteInWorktree removes a session's worktree and then the session. In this
 // order nothing that cannot be had again is lost by an end in between: all of the
 // worktree is committed, and the same command deletes the session.
-func (a *app) deleteInWorktree(ctx context.Context, id string, children bool) error {
+func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
@@ -88,13 +88,17 @@ func (a *app) deleteInWorktree(ctx context.Context, id string, children bool) er
 		}
 	} else {
 		_, branch, _ := worktree.Of(dir)
-		if err := worktree.Remove(removing, dir, worktree.Home(os.Getenv)); err != nil {
+		err := worktree.Remove(removing, dir, worktree.Home(os.Getenv))
+		if unsaved := (*worktree.UnsavedError)(nil); errors.As(err, &unsaved) {
+			return fmt.Errorf("%w; nous --session %s land keeps it, and what is not needed can be removed there", err, id)
+		}
+		if err != nil {
 			return err
 		}
 		a.Notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
 	stop()
-	return a.deleteNow(ctx, id, children)
+	return a.deleteNow(ctx, id, false)
 }
 
 // forgetWorktree has git forget a worktree whose folder is gone. Nothing in the
@@ -123,6 +127,10 @@ func (a *app) forgetWorktree(ctx context.Context, dir string, all []protocol.Ses
 	return nil
 }
 
+func errRuns(id string) error {
+	return fmt.Errorf("%s runs; nous --session %[1]s abort ends the run", id)
+}
+
 // worktreeToRemove is the folder of a session that is idle and alone there.
 func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err error) {
 	for _, s := range all {
@@ -130,7 +138,7 @@ func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err er
 			continue
 		}
 		if s.RunState != protocol.StateIdle {
-			return "", fmt.Errorf("%s runs; nous abort ends the run", id)
+			return "", errRuns(id)
 		}
 		dir = s.Workdir
 	}
@@ -138,10 +146,18 @@ func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err er
 		return "", &protocol.Error{Code: protocol.SessionNotFound, Message: "there is no session " + id + " with a folder"}
 	}
 	var others []protocol.SessionInfo
+	children := 0
 	for _, s := range all {
+		if s.Parent != nil && s.Parent.SessionID == id {
+			children++
+		}
 		if s.SessionID != id && (s.Workdir == dir || strings.HasPrefix(s.Workdir, dir+string(filepath.Separator))) {
 			others = append(others, s)
 		}
+	}
+	if children > 0 { // the daemon refuses it, which is too late
+		return "", fmt.Errorf("session %s has %s: nous delete --children --worktree deletes them with it", id,
+			plural(children, "child session"))
 	}
 	if len(others) > 0 {
 		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, lookup.Names(others))

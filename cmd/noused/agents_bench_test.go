@@ -66,22 +66,27 @@ func BenchmarkHostedSession(b *testing.B) {
 }
 
 // anonymous is the daemon's own memory in kB, once it has not changed for five seconds.
-func (h *hosting) anonymous() (kB int) {
-	h.t.Helper()
+func (d *daemon) anonymous() (kB int) {
+	d.t.Helper()
 	for same := 0; same < 20; same++ {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.Cmd.Process.Pid))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		now := 0
-		_, after, _ := strings.Cut(string(text), "RssAnon:")
-		if _, err := fmt.Sscan(after, &now); err != nil {
-			h.t.Fatal(err)
-		}
-		if now != kB {
+		if now := d.memory(); now != kB {
 			kB, same = now, 0
 		}
 		<-time.After(250 * time.Millisecond)
+	}
+	return kB
+}
+
+// memory is that of now.
+func (d *daemon) memory() (kB int) {
+	d.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Cmd.Process.Pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "RssAnon:")
+	if _, err := fmt.Sscan(after, &kB); err != nil {
+		d.t.Fatal(err)
 	}
 	return kB
 }

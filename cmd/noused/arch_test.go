@@ -52,7 +52,9 @@ var layers = []layer{
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
 	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/regular", "internal/xdg"}},
-	{pattern: "internal/changes", ours: []string{"internal/gitfile", "internal/regular", "internal/worktree"}},
+	{pattern: "internal/changes", ours: []string{
+		"internal/budget", "internal/gitfile", "internal/regular", "internal/worktree",
+	}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},

@@ -137,6 +137,7 @@ func (b *besieged) says() string {
 		`{"id":"3","type":"new_session","payload":{"activate":false,"mcp_servers":[{"name":"x","command":"sh"}]}}`,
 		`{"id":"4","type":"prune"}`,
 		`{"id":"6","type":"set_agent","payload":{"session_id":"` + b.session + `","agent":"noused"}}`,
+		`{"id":"7","type":"new_session","payload":{"activate":false,"agent":"codex"}}`,
 		`{"id":"5","type":"ping"}`,
 	} {
 		lines = append(lines, shellWord(line))
@@ -393,7 +394,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 		return c
 	}, "detached": detached} {
 		said := b.outsideOf(of(b.says()))
-		if strings.Count(said, `"message":"forbidden: `) != 5 || !strings.Contains(said, "pong") {
+		if strings.Count(said, `"message":"forbidden: `) != 6 || !strings.Contains(said, "pong") {
 			t.Errorf("%s: the daemon answers %s", way, said)
 		}
 		b.stillWaits(way)

@@ -17,6 +17,7 @@ type changeRecorder struct{ *changes.Engine }
 const (
 	maxChangedFile  = 10 << 20
 	maxChangedFiles = 50_000
+	maxRecording    = 256 << 20 // of memory
 	defaultChanges  = 1 << 30
 	minChanges      = 4 << 10
 )
@@ -31,7 +32,10 @@ func (d *Daemon) openChanges() changeRecorder {
 	}
 	return changeRecorder{changes.New(changes.Options{
 		Dir: d.store.ChangesDir, Git: confinedGit(d.tools),
-		Limits: changes.Limits{File: maxChangedFile, Bytes: d.cfg.ChangesMax, Files: maxChangedFiles}, Skip: own,
+		Limits: changes.Limits{
+			File: maxChangedFile, Bytes: d.cfg.ChangesMax, Files: maxChangedFiles,
+			Memory: maxRecording,
+		}, Skip: own,
 	})}
 }
 
@@ -56,7 +60,7 @@ func (c changeRecorder) Before(ctx context.Context, sessionID, workdir, turn str
 func (c changeRecorder) After(ctx context.Context, sessionID, workdir, turn string) (model.Recorded, error) {
 	rec, err := c.Engine.After(ctx, folderOf(sessionID, workdir), turn)
 	if errors.Is(err, changes.ErrNotBegun) {
-		return model.Recorded{}, nil
+		return model.Recorded{Unbegun: true}, nil
 	}
 	return model.Recorded{Changes: nameOf(rec.Changes), Files: rec.Files}, err
 }

@@ -128,3 +128,37 @@ func diskOf(b *testing.B, dir string) (bytes int64) {
 	}
 	return bytes
 }
+
+// BenchmarkNewFiles is a run that makes 91,000 files. It tells the most memory that the daemon has had until the
+// run had ended, and until its changes were told.
+func BenchmarkNewFiles(b *testing.B) {
+	const script = `for d in $(seq 0 909); do mkdir -p packages/p$((d/20))/d$d; for f in $(seq 0 99); do ` +
+		`echo "export const n = $d.$f;" > packages/p$((d/20))/d$d/module-$f.js; done; done`
+	for b.Loop() {
+		d := unstarted(b, "noused")
+		d.Start()
+		ctx, c := context.Background(), d.dial()
+		made, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{Workdir: repositoryOf(b, 100)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		scope := protocol.Scope{SessionID: made.SessionID}
+		most := func() float64 { _, kib := memoryOf(d.Cmd.Process.Pid); return float64(kib) }
+		idle := most()
+		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+			Scope: scope, Text: fmt.Sprintf("!bash {\"command\":%q}", script),
+		})
+		if err != nil || strings.Contains(r.Result.Output, "failed") {
+			b.Fatal(r.Result.Output, err)
+		}
+		b.ReportMetric(idle/1024, "idle-MiB")
+		b.ReportMetric(most()/1024, "run-MiB")
+		got, err := client.Call(ctx, c, protocol.GetChanges, protocol.GetChangesParams{Scope: scope})
+		if err != nil {
+			b.Log(err)
+		}
+		b.ReportMetric(most()/1024, "told-MiB")
+		b.ReportMetric(float64(len(got.Files)), "files")
+		b.ReportMetric(float64(len(got.Missing)), "missing")
+	}
+}

@@ -226,13 +226,14 @@ func TestTheNextDaemonFinishesARewind(t *testing.T) {
 	if c.file("a.txt") != "one\n" || c.file("new.txt") != "none" || st.LeafID != "" {
 		t.Errorf("recovered: %q, %q, leaf %q", c.file("a.txt"), c.file("new.txt"), st.LeafID)
 	}
-	said := "the rewind " + done.RewindID + ", which was interrupted, was finished"
-	if !strings.Contains(c.Log.String(), said) {
-		t.Error("the log does not say so")
-	}
 	if _, err := client.Call(ctx, c.dial(), protocol.UndoRewind,
 		protocol.UndoRewindParams{Scope: c.scope()}); err != nil || c.file("a.txt") != "two\n" {
 		t.Errorf("undo: %v, %q", err, c.file("a.txt"))
+	}
+	c.Kill() // its log is whole then
+	said := "the rewind " + done.RewindID + ", which was interrupted, was finished"
+	if !strings.Contains(c.Log.String(), said) {
+		t.Error("the log does not say so")
 	}
 }
 
@@ -445,5 +446,60 @@ func TestATurnThatOnlyReadsIsNotRecorded(t *testing.T) {
 		if text, err := os.ReadFile(kept); string(text) != "untouched" {
 			t.Errorf("%s was recorded: %v", call, err)
 		}
+	}
+}
+
+// A daemon is replaced in the middle of a turn. The next one records exactly what the turn has changed under both; and
+// where the record from before the turn is gone, it says that what has changed is not known.
+func TestTheNextDaemonRecordsTheTurn(t *testing.T) {
+	for name, gone := range map[string]bool{"its record is there": false, "its record is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newChanging(t, true)
+			ctx := context.Background()
+			if err := unix.Mkfifo(filepath.Join(c.folder, "pipe"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			go func() { // it is cut off
+				_, _ = client.Call(ctx, c.dial(), protocol.Prompt, protocol.PromptParams{
+					Scope: c.scope(), Text: `!bash {"command":"echo 1 > former; cat pipe"}` + "\n" + `!bash {"command":"echo 2 > next"}`,
+				})
+			}()
+			f, err := os.OpenFile(filepath.Join(c.folder, "pipe"), os.O_WRONLY, 0) // once the command reads
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Kill()
+			_ = f.Close()
+			if gone { // as after the power has failed
+				if err := os.Remove(filepath.Join(c.Dir, "state", "sessions", c.session+".changes", "turn")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.Start()
+			if _, err := client.Call(ctx, c.dial(), protocol.Prompt, protocol.PromptParams{
+				Scope: c.scope(), Text: "Go on.", StreamingBehavior: protocol.KindFollowUp, // the interrupted run goes on
+			}); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			all := c.changes(protocol.GetChangesParams{})
+			for _, f := range all.Files {
+				got = append(got, f.Path)
+			}
+			for _, m := range all.Missing {
+				got = append(got, m.Why)
+			}
+			want := "former next"
+			if gone {
+				want = "the record from before the turn, which another daemon began, is gone"
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			done, err := c.rewindAll()
+			if err != nil || gone != (len(done.Conflicts) == 1 && done.Conflicts[0].Path == ".") {
+				t.Errorf("a rewind: %+v, %v", done, err)
+			}
+		})
 	}
 }

@@ -13,15 +13,18 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/client"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
+	"noused/internal/session/sessiontest"
+	"noused/internal/testenv"
 )
 
 // agentCall is the line by which the offline model calls agent.
-func agentCall(t *testing.T, prompt string, background bool) string {
+func agentCall(t testing.TB, prompt string, background bool) string {
 	t.Helper()
 	args, err := json.Marshal(map[string]any{"prompt": prompt, "background": background})
 	if err != nil {
@@ -31,29 +34,30 @@ func agentCall(t *testing.T, prompt string, background bool) string {
 }
 
 // treeOfTwenty is a prompt that makes a tree of twenty sessions with its own: three children
-// that are waited for and one that is not, each with leaves of its own.
-func treeOfTwenty(t *testing.T) string {
-	t.Helper()
+// that are waited for and one that is not, each with leaves of its own, one of which has a process.
+func (d *daemon) treeOfTwenty() string {
+	d.t.Helper()
 	with := func(leaves int) string {
-		var lines []string
-		for n := range leaves {
-			lines = append(lines, agentCall(t, fmt.Sprintf("leaf number %d says a few words", n), false))
+		lines := []string{agentCall(d.t, `!bash {"command":"CRASH_MARK=`+d.Dir+` sleep 0.05"}`, false)}
+		for n := range leaves - 1 {
+			lines = append(lines, agentCall(d.t, fmt.Sprintf("leaf number %d says a few words", n), false))
 		}
 		return strings.Join(lines, "\n")
 	}
 	return strings.Join([]string{
-		agentCall(t, with(4), false), agentCall(t, with(4), false), agentCall(t, with(4), false), agentCall(t, with(3), true),
+		agentCall(d.t, with(4), false), agentCall(d.t, with(4), false), agentCall(d.t, with(4), false),
+		agentCall(d.t, with(3), true),
 	}, "\n")
 }
 
-// A daemon is killed at any moments of a tree of twenty sessions: every call is answered once,
-// the result in the background comes once, and no session is left running. NOUSED_TEST_TREES is
-// how many trees there are, each with two kills; NOUSED_TEST_SEED tries a seed again.
+// Daemons are killed at any moments of trees of twenty sessions: every call is answered once, the
+// result in the background comes once, no session is left running and no process of a tool. NOUSED_TEST_KILLS
+// is how many kills there are at least; NOUSED_TEST_SEED tries a seed again.
 func TestKilledOverTrees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	trees, err := strconv.Atoi(cmp.Or(os.Getenv("NOUSED_TEST_TREES"), "3"))
+	most, err := strconv.Atoi(cmp.Or(os.Getenv("NOUSED_TEST_KILLS"), "8"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,41 +69,77 @@ func TestKilledOverTrees(t *testing.T) {
 	}
 	t.Logf("NOUSED_TEST_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	d := unstarted(t, "noused")
-	d.write("noused/config.toml", "[model]\ndelay = \"1ms\"\n", 0o600)
-	d.Start()
-	root, kills := d.session(""), 0
-	for n := range trees {
+	kills, trees, sessions := 0, 0, 0
+	for ; kills < most && !t.Failed(); trees++ {
+		t.Run(fmt.Sprint("tree ", trees), func(t *testing.T) {
+			d := unstarted(t, "noused")
+			d.write("noused/config.toml", "[model]\ndelay = \"1ms\"\n", 0o600)
+			d.Start()
+			kills += d.killedOverATree(rng)
+			ids := allAnsweredOnce(d, true)
+			if len(ids) != 20 {
+				t.Errorf("got %d sessions, want 20", len(ids))
+			}
+			sessions += len(ids)
+		})
+	}
+	t.Logf("%d kills over %d trees of %d sessions", kills, trees, sessions)
+}
+
+// killedOverATree has a daemon make a tree, and kills and stops it until the tree is at rest. A run of
+// which the next kill would be the third ends first: that one ends it.
+func (d *daemon) killedOverATree(rng *rand.Rand) (kills int) {
+	d.t.Helper()
+	root := d.session("")
+	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: root}, Text: d.treeOfTwenty(), Wait: new(bool),
+	}); err != nil {
+		d.t.Fatal(err)
+	}
+	spent := map[string]bool{}
+	for {
 		follow := d.events(protocol.SubscribeParams{After: new(uint64)})
-		if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{
-			Scope: protocol.Scope{SessionID: root}, Text: treeOfTwenty(t), Wait: new(bool),
-		}); err != nil {
-			t.Fatal(err)
+		if d.atRest(root, 1) {
+			return kills
 		}
-		for range 2 {
-			for range rng.IntN(250) {
-				if ev, err := next(follow); err != nil {
-					break
-				} else if end, ok := ev.(protocol.AgentEnd); ok && end.SessionID == root {
-					break
+		for n := rng.IntN(60); n > 0 || len(spent) > 0; n-- {
+			ev, err := next(follow)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			if end, ok := ev.(protocol.AgentEnd); ok {
+				if delete(spent, end.RunID); d.atRest(root, 1) {
+					return kills
 				}
 			}
-			if rng.IntN(4) == 0 {
-				d.Stop()
-			} else {
-				d.Kill()
-				kills++
-			}
-			d.Start()
-			follow = d.events(protocol.SubscribeParams{After: new(uint64)})
 		}
-		d.untilAtRest(root, n+1)
+		if rng.IntN(8) == 0 {
+			d.Stop()
+		} else {
+			d.Kill()
+			kills++
+		}
+		left := orphans(d.t, d.Dir)
+		spent = d.cutBefore()
+		d.Start()
+		d.gone(left)
 	}
-	ids := allAnsweredOnce(d, true)
-	if want := 1 + 19*trees; len(ids) != want {
-		t.Errorf("got %d sessions, want %d", len(ids), want)
-	}
-	t.Logf("%d kills over %d sessions", kills, len(ids))
+}
+
+// cutBefore are the runs that a kill before the last has cut, as the journals say.
+func (d *daemon) cutBefore() map[string]bool {
+	d.t.Helper()
+	runs := map[string]bool{}
+	d.journals(func(store *session.Store, id string) {
+		s, err := store.Peek(d.t.Context(), id)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if s.Run != nil && s.Run.Crashes > 0 {
+			runs[s.Run.ID] = true
+		}
+	})
+	return runs
 }
 
 // An abort of a tree that is followed by a kill leaves nothing that runs.
@@ -145,10 +185,32 @@ func TestAbortsOfTreesAndKills(t *testing.T) {
 	allAnsweredOnce(d, false)
 }
 
-// allAnsweredOnce stops the daemon and looks at all of its sessions as answeredOnce does. It returns their ids.
-func allAnsweredOnce(d *daemon, wholly bool) []string {
+// allAnsweredOnce stops the daemon and looks at all of its sessions as answeredOnce does, and whether a process of
+// theirs is left. It returns their ids.
+func allAnsweredOnce(d *daemon, wholly bool) (ids []string) {
 	d.t.Helper()
 	d.Stop()
+	d.gone(orphans(d.t, d.Dir))
+	d.journals(func(store *session.Store, id string) {
+		ids = append(ids, id)
+		answeredOnce(d.t, store, id, wholly)
+		story := sessiontest.New(id)
+		if err := story.Take(filepath.Join(d.Dir, "state", "sessions", id+".jsonl")); err != nil {
+			d.t.Errorf("session %s: %v", id, err)
+		}
+		if err := story.Done(); err != nil {
+			d.t.Errorf("session %s: %v", id, err)
+		}
+		for _, w := range story.Wrong {
+			d.t.Errorf("session %s: %s", id, w)
+		}
+	})
+	return ids
+}
+
+// journals reads each session of a daemon that is down.
+func (d *daemon) journals(read func(store *session.Store, id string)) {
+	d.t.Helper()
 	store, err := session.Open(filepath.Join(d.Dir, "state"))
 	if err != nil {
 		d.t.Fatal(err)
@@ -159,39 +221,54 @@ func allAnsweredOnce(d *daemon, wholly bool) []string {
 		d.t.Fatal(err)
 	}
 	for _, id := range ids {
-		answeredOnce(d.t, store, id, wholly)
+		read(store, id)
 	}
-	return ids
+}
+
+// gone blocks until processes have ended that a daemon has left.
+func (d *daemon) gone(pidfds []int) {
+	d.t.Helper()
+	for _, fd := range pidfds {
+		testenv.Until(d.t, "a process of a daemon that is gone has ended", func() bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n == 1 && err == nil
+		})
+		_ = unix.Close(fd)
+	}
 }
 
 // untilAtRest blocks until no session runs, and the root has had so many messages of children.
 func (d *daemon) untilAtRest(root string, messages int) {
 	d.t.Helper()
-	c, events := d.dial(), d.events(protocol.SubscribeParams{After: new(uint64)})
-	for {
-		st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{
-			Scope: protocol.Scope{SessionID: root},
-		})
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		all, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{
-			Scope: protocol.Scope{SessionID: root},
-		})
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		had := 0
-		for _, m := range all.Messages {
-			if strings.Contains(string(m), `"role":"user"`) && strings.Contains(string(m), "in the background, has ended]") {
-				had++
-			}
-		}
-		if len(st.Runs) == 0 && had >= messages {
-			return
-		}
+	events := d.events(protocol.SubscribeParams{After: new(uint64)})
+	for !d.atRest(root, messages) {
 		await(d.t, events, func(ev protocol.Event) bool { _, ended := ev.(protocol.AgentEnd); return ended })
 	}
+}
+
+func (d *daemon) atRest(root string, messages int) bool {
+	d.t.Helper()
+	c := d.dial()
+	defer func() { _ = c.Close() }()
+	st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{
+		Scope: protocol.Scope{SessionID: root},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	all, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{
+		Scope: protocol.Scope{SessionID: root},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	had := 0
+	for _, m := range all.Messages {
+		if strings.Contains(string(m), `"child":{`) {
+			had++
+		}
+	}
+	return len(st.Runs) == 0 && had >= messages
 }
 
 // answeredOnce looks whether each call of a session has one result, each of its children in the
@@ -218,12 +295,12 @@ func answeredOnce(t testing.TB, store *session.Store, id string, wholly bool) {
 		}
 		if b.Message.Role == model.Tool {
 			results[b.Message.ToolCallID]++
-			if wholly && !b.Message.OK {
+			if wholly && !b.Message.OK && b.Message.ToolName != "bash" { // which a kill may have cut
 				t.Errorf("session %s: a call came to %q", id, b.Message.Text)
 			}
 		}
-		if key, _, found := strings.Cut(b.Message.Text, ": the child session"); found && b.Message.Role == model.User {
-			told[key]++
+		if b.Child != "" {
+			told[b.Child]++
 		}
 		return nil
 	}); err != nil {

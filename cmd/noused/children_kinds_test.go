@@ -107,6 +107,52 @@ func TestAChildWithAModelOfItsOwn(t *testing.T) {
 	}
 }
 
+// The file of a named agent has another agent make a child's turns, with its text before the prompt. A person is
+// asked; a file that names that agent only after the call was allowed begins nothing.
+func TestAChildOfANamedAgentThatIsHosted(t *testing.T) {
+	h := newHost(t, "load,config")
+	h.alone, h.session = true, ""
+	file := func(front string) {
+		h.write("noused/agents/far.md", "---\ndescription: works afar\n"+front+"---\n!say as the file says\n", 0o600)
+	}
+	parent, c := h.newSession(protocol.OwnAgent), h.dial()
+	text, err := json.Marshal(map[string]any{"prompt": "!say and the call", "agent": "far"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := "!agent " + string(text)
+	file("agent: scripted\n")
+	asked := h.asks(c, parent, call)
+	if !strings.Contains(asked.Rule, "scripted is a hosted agent") {
+		t.Errorf("asked by %q", asked.Rule)
+	}
+	end := h.answers(c, asked, "once")
+	st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{
+		Scope: protocol.Scope{SessionID: end.Outputs["session_id"]},
+	})
+	if err != nil || !end.OK || st.Agent != "scripted" {
+		t.Errorf("got %+v of %q, %v, want the child of another agent, completed", end, st.Agent, err)
+	}
+	if prompts := h.log("prompt"); len(prompts) != 1 || !strings.Contains(prompts[0], "as the file says") ||
+		!strings.Contains(prompts[0], "and the call") {
+		t.Errorf("the agent was prompted with %q, want the file's text and the prompt", prompts)
+	}
+	for what, fronts := range map[string][2]string{
+		"certain tools":         {"agent: scripted\ntools: read\n", "agent: scripted\ntools: read\n"},
+		"another agent by then": {"agent: scripted\n", "agent: codex\n"},
+	} {
+		file(fronts[0])
+		asked := h.asks(c, parent, call)
+		file(fronts[1])
+		if end := h.answers(c, asked, "once"); end.OK || end.Error == nil {
+			t.Errorf("%s: got %+v, want it refused", what, end)
+		}
+	}
+	if prompts := h.log("prompt"); len(prompts) != 1 {
+		t.Errorf("the agent was prompted with %q", prompts)
+	}
+}
+
 // Another agent makes a child's turns. After a kill its run goes on, and the parent's call is
 // answered once, with what it has said.
 func TestAHostedChildOutlivesAKill(t *testing.T) {

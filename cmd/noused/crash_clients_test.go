@@ -29,6 +29,7 @@ type notebook struct {
 	settings map[setting]*value
 	active   value
 	wrong    []string
+	dark     bool // the power has failed: what a daemon says now, it says of a disk that is gone
 
 	left    int // what is still to be read or answered before the kill
 	trigger chan struct{}
@@ -199,15 +200,22 @@ func (u *guest) newAsk(kind string) ask {
 func (u *guest) over(err error, write func()) bool {
 	var refused *protocol.Error
 	switch {
+	case u.unheard(err):
+		return false
 	case err == nil:
 		u.book.note(write)
-	case unheard(err):
-		return false
 	case !errors.As(err, &refused) || refused.Code != protocol.CommandRejected &&
 		!strings.Contains(refused.Message, "crash_loop"):
 		u.book.bad("client %d: %v", u.n, err)
 	}
 	return true
+}
+
+// unheard is that for a daemon whose power fails, too: from then on nobody hears anything.
+func (u *guest) unheard(err error) bool {
+	u.book.mu.Lock()
+	defer u.book.mu.Unlock()
+	return unheard(err) || u.book.dark
 }
 
 // unheard reports that a command was not answered for good, as the daemon is
@@ -255,7 +263,7 @@ func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 			got.run, got.input = r.Accepted.RunID, r.Accepted.InputID
 		}
 	}
-	if unheard(err) {
+	if u.unheard(err) {
 		u.unsure = append(u.unsure, a)
 	}
 	return u.over(err, func() {
@@ -292,7 +300,7 @@ func (u *guest) again(c *client.Client) bool {
 	if err == nil && (r.Accepted.RunID != before.run || before.input != "" && r.Accepted.InputID != before.input) {
 		u.book.bad("client %d: key %s was answered with %+v, now with %+v", u.n, before.key, before, *r.Accepted)
 	}
-	if err != nil && !unheard(err) {
+	if err != nil && !u.unheard(err) {
 		u.book.bad("client %d: key %s was answered with %+v, now: %v", u.n, before.key, before, err)
 	}
 	return u.over(err, func() {})

@@ -72,6 +72,7 @@ type trial struct {
 	ended   map[string]bool // of the present epoch
 	from    map[string]int  // where in its story the present epoch begins
 	kills   int
+	disk    *volume // whose power is cut, instead of a kill; nil: none
 }
 
 // Whatever a client was told is still so after the daemon was killed, at any
@@ -116,13 +117,7 @@ func crashTrial(t *testing.T, seed uint64) int {
 		nesting: protocoltest.NewChecker(), stories: map[string]*sessiontest.Story{},
 	}
 	tr.Stop()
-	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.Dir), 0o600)
-	tr.write("tools/mark.sh", markScript, 0o700)
-	tr.write("tools/pad.json", fmt.Sprintf(padTool, tr.Dir), 0o600)
-	tr.write("tools/pad.sh", padScript, 0o700)
-	tr.write("noused/config.toml", "[model]\ndelay = \"500us\"\n", 0o600)
-	tr.Start()
-	tr.people()
+	tr.begin()
 	for range 10 {
 		tr.live(true)
 		tr.restart()
@@ -130,6 +125,17 @@ func crashTrial(t *testing.T, seed uint64) int {
 	tr.end()
 	t.Log(tr.tally())
 	return tr.kills
+}
+
+// begin starts the first daemon, with tools and clients.
+func (tr *trial) begin() {
+	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.Dir), 0o600)
+	tr.write("tools/mark.sh", markScript, 0o700)
+	tr.write("tools/pad.json", fmt.Sprintf(padTool, tr.Dir), 0o600)
+	tr.write("tools/pad.sh", padScript, 0o700)
+	tr.write("noused/config.toml", "[model]\ndelay = \"500us\"\n", 0o600)
+	tr.Start()
+	tr.people()
 }
 
 // tally says what the trial has tried.
@@ -156,6 +162,7 @@ func (tr *trial) people() {
 			tr.book.made[r.SessionID] = ""
 			tr.book.order = append(tr.book.order, r.SessionID)
 			tr.book.active.told = r.SessionID
+			tr.sayIn(c, r.SessionID)
 		}
 		tr.guests = append(tr.guests, &guest{
 			n: n, book: tr.book, rng: rand.New(rand.NewPCG(tr.seed, uint64(3+n))), session: tr.book.order[n%3], owner: n < 3,
@@ -208,6 +215,9 @@ func (tr *trial) nest(ev protocol.Event) {
 }
 
 func (tr *trial) hear(seq uint64, line []byte, ev protocol.Event) {
+	if tr.book.dark { // nobody hears it
+		return
+	}
 	tr.lines[seq] = line
 	tr.nest(ev)
 	id := ev.Where().SessionID
@@ -247,10 +257,14 @@ func (tr *trial) live(kill bool) {
 	if tr.rng.IntN(3) == 0 {
 		time.Sleep(time.Duration(tr.rng.IntN(int(20 * time.Millisecond)))) // any moment, not only that of an event
 	}
-	if kill && tr.rng.IntN(8) > 0 {
+	switch {
+	case tr.disk != nil:
+		tr.cut()
+		tr.kills++
+	case kill && tr.rng.IntN(8) > 0:
 		tr.Kill()
 		tr.kills++
-	} else {
+	default:
 		tr.Stop()
 	}
 	work.Wait()
@@ -319,6 +333,9 @@ func (tr *trial) bad(format string, args ...any) { tr.book.bad(format, args...) 
 // read holds the notebook against the journals: nothing was announced
 // that is not in them.
 func (tr *trial) read() {
+	if tr.book.dark {
+		clear(tr.stories)
+	}
 	dir := filepath.Join(tr.Dir, "state", "sessions")
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -340,7 +357,9 @@ func (tr *trial) read() {
 		if in, err := session.Inspect(path); err != nil || len(in.Missing) > 0 {
 			tr.bad("session %s names images that are not there: %v, %v", id, in.Missing, err)
 		}
-		tr.compareEvents(s)
+		if !tr.book.dark {
+			tr.compareEvents(s)
+		}
 		for in, n := range s.Delivered {
 			if n > 1 {
 				tr.bad("input %s was delivered %d times", in, n)
@@ -351,6 +370,9 @@ func (tr *trial) read() {
 				tr.bad("key %s was accepted %d times", key, n)
 			}
 		}
+	}
+	if tr.book.dark {
+		tr.lose()
 	}
 	tr.compareNotes()
 	tr.compareCalls()

@@ -56,12 +56,17 @@ func (s instructionsAdapter) Named(workdir, name string) (*model.NamedAgent, err
 		return nil, err
 	}
 	out := &model.NamedAgent{
-		Name: a.Name, Text: a.Text, AllTools: a.AllTools, Tools: a.Tools, Effort: a.Effort, Agent: a.Agent,
+		Name: a.Name, Text: a.Text, AllTools: a.AllTools, Tools: a.Tools, Effort: a.Effort,
+	}
+	if a.Agent != protocol.OwnAgent {
+		out.Agent = a.Agent
 	}
 	if a.Small {
 		out.Model = s.models.Small()
 	}
-	if a.Model != "" && a.Agent == "" {
+	if out.Agent != "" {
+		out.Model = model.Choice{Name: a.Model}
+	} else if a.Model != "" {
 		if out.Model, err = s.models.Choose(a.Model, "", ""); err != nil {
 			return nil, fmt.Errorf("%s: model: %w", a.Path, err)
 		}
@@ -73,9 +78,7 @@ func (s instructionsAdapter) ListNamed(workdir string) string {
 	agents, _ := s.of.In(workdir).Named()
 	var b strings.Builder
 	for _, a := range agents {
-		if a.Agent == "" {
-			fmt.Fprintf(&b, "\n- %s: %s", a.Name, cmp.Or(a.Description, "see "+a.Path))
-		}
+		fmt.Fprintf(&b, "\n- %s: %s", a.Name, cmp.Or(a.Description, "see "+a.Path))
 	}
 	return b.String()
 }
@@ -83,13 +86,13 @@ func (s instructionsAdapter) ListNamed(workdir string) string {
 // skills answers list_skills.
 type skills struct {
 	from    *instructions.Instructions
-	workdir func(ctx context.Context, sessionID string) (string, error)
+	workdir func(ctx context.Context, sessionID, folder string) (string, error)
 }
 
 func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a protocol.Answer[protocol.Skills],
 	err error,
 ) {
-	workdir, err := s.workdir(ctx, p.SessionID)
+	workdir, err := s.workdir(ctx, p.SessionID, p.Workdir)
 	if err != nil {
 		return a, err
 	}

@@ -89,7 +89,7 @@ func (c catalog) known() []known {
 			}
 		}
 		source := "environment"
-		if named {
+		if named || c.saved[provider] != "" && c.keyVariable(provider, false) == "" { // a saved key is configured, too
 			source = "config"
 		}
 		if k := c.entry(provider, "", source, false); (named || c.provided(provider)) &&

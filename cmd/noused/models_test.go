@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,6 +57,24 @@ func (c catalog) list(t *testing.T, probe bool) protocol.Models {
 		t.Fatal(err)
 	}
 	return a.Reply
+}
+
+// A provider whose key is saved is configured, unless its key is a variable's.
+func TestAProviderWithASavedKeyIsConfigured(t *testing.T) {
+	for variable, want := range map[string]string{"": "config", "sk-ant": "environment"} {
+		c := catalog{
+			vendors: vendors{
+				saved:  map[string]string{"anthropic": "sk-saved"},
+				getenv: environ(map[string]string{"ANTHROPIC_API_KEY": variable}),
+			},
+			providers: func() []string { return nil },
+		}
+		got := c.list(t, false).Models
+		i := slices.IndexFunc(got, func(m protocol.ListedModel) bool { return m.Provider == "anthropic" })
+		if i < 0 || got[i].Source != want {
+			t.Errorf("with the variable %q: got %+v, want its source %s", variable, got, want)
+		}
+	}
 }
 
 // What is configured is told without asking anybody; asked are, all at once,

@@ -59,14 +59,25 @@ func (p *Pool) Used() int { return p.room.Used() }
 
 // Part is what one thing has of a pool. End gives it back.
 type Part struct {
-	pool *Pool
-	size int // what it has grown to
-	held int // of it, what the pool counts
-	last bool
+	pool   *Pool
+	turn   chan struct{} // holds one for the part that waits for nothing
+	beside chan struct{} // as turn, for those beside this one, once it waits for nothing
+	size   int           // what it has grown to
+	held   int           // of it, what the pool counts
+	last   bool
 }
 
 // Begin returns the part of something that is empty yet.
-func (p *Pool) Begin() *Part { return &Part{pool: p} }
+func (p *Pool) Begin() *Part { return &Part{pool: p, turn: p.last} }
+
+// Beside returns a part for something that is done for p, and ends before p grows or ends. Those beside the part that
+// waits for nothing wait for each other alone.
+func (p *Part) Beside() *Part {
+	if !p.last {
+		return p.pool.Begin()
+	}
+	return &Part{pool: p.pool, turn: p.beside}
+}
 
 // Size is what the part has grown to, in bytes.
 func (p *Part) Size() int { return p.size }
@@ -110,8 +121,8 @@ func (p *Part) wait(ctx context.Context, want int) error {
 			return nil
 		}
 		select {
-		case p.pool.last <- struct{}{}:
-			p.last = true
+		case p.turn <- struct{}{}:
+			p.last, p.beside = true, make(chan struct{}, 1)
 			return nil
 		case <-freed:
 		case <-ctx.Done():
@@ -128,6 +139,6 @@ func (p *Part) End() {
 	p.size, p.held = 0, 0
 	if p.last {
 		p.last = false
-		<-p.pool.last
+		<-p.turn
 	}
 }

@@ -120,3 +120,36 @@ func TestWhoFindsNoRoomIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Those beside the part that waits for nothing have the room that they need by turns, and nobody else has it.
+func TestThoseBesideTheLastWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(freePart)
+		last := p.Begin()
+		if err := last.Grow(t.Context(), 5*freePart); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		var held, peak atomic.Int64
+		for range 5 {
+			all.Go(func() {
+				a := last.Beside()
+				defer a.End()
+				if err := a.Grow(t.Context(), 3*freePart); err != nil {
+					t.Error(err)
+				}
+				peak.Store(max(peak.Load(), held.Add(1)))
+				time.Sleep(time.Millisecond)
+				held.Add(-1)
+			})
+		}
+		all.Wait()
+		if peak.Load() != 1 {
+			t.Errorf("%d of them had room at once, want one", peak.Load())
+		}
+		last.End()
+		if p.Used() != 0 || len(p.last) != 0 {
+			t.Errorf("after its end: got %d used, %d last", p.Used(), len(p.last))
+		}
+	})
+}

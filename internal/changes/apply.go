@@ -47,12 +47,12 @@ func (e *Engine) applying(f Folder, plan OID, rewindID string, do func(a *applie
 		return do(&applier{})
 	}
 	ctx := context.Background()
-	_, release, err := e.acquire(ctx, f.SessionID)
+	s, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	at, r, err := e.open(f)
+	at, r, err := e.open(s, f)
 	if err != nil {
 		return err
 	}

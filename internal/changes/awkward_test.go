@@ -43,6 +43,11 @@ func TestAwkwardRepositories(t *testing.T) {
 		"nested repository": {
 			"git init -q; mkdir in; (cd in; committed); echo m > m", "echo 3 >> in/a; echo 2 > m", "M m",
 		},
+		"idents": {
+			"git init -q; printf '$Id: %040d $\\n' 0 > x; git add x; git commit -qm x; echo 'x ident' > .gitattributes; " +
+				"rm x .git/index; git read-tree -u --reset HEAD; touch -d tomorrow .git/index",
+			"echo 2 >> x", "M x",
+		},
 		"below a bare one": {"git init -q --bare .; mkdir w; echo a > w/a", "echo 2 > w/a", "M w/a"},
 		"merge conflict": {
 			"committed; git checkout -qb o; echo o > a; git commit -qam o; git checkout -q -; echo m > a; " +
@@ -157,4 +162,78 @@ func TestShutFoldersAndFiles(t *testing.T) {
 		t.Fatalf("conflicts: %v", plan.Conflicts)
 	}
 	u.sh("grep -q 1 c && grep -q 1 locked/b")
+}
+
+// told are the files that the session's turns have changed.
+func (u *folderUnder) told() string {
+	u.t.Helper()
+	var got []string
+	for _, f := range u.show().Files {
+		text := f.Status + " " + f.Path
+		if f.LeftOut {
+			text += " (left out)"
+		}
+		got = append(got, text)
+	}
+	return strings.Join(got, ", ")
+}
+
+// A turn is recorded whatever its new files are called: nothing in a name has a meaning for git.
+func TestANewFileMayHaveAnyName(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		u.turnOf(func() {})
+		u.turnOf(func() {
+			for _, name := range []string{":", ":(glob)a", ":!b", ":^c", ":d", ":(attr:x)e", "[f]"} {
+				u.write(name, "1\n")
+			}
+		})
+		const want = "added :, added :!b, added :(attr:x)e, added :(glob)a, added :^c, added :d, added [f]"
+		if got := u.told(); got != want {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// A repository inside the folder that is none any more is a folder like others.
+func TestWhatWasARepositoryInsideIsRecorded(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		u.write("in/a", "1\n")
+		u.sh("cd in && git init -q")
+		u.turnOf(func() {})
+		u.turnOf(func() { u.sh("rm -rf in/.git") })
+		if got := u.told(); got != "modified in/ (left out)" {
+			t.Errorf("told: %s", got)
+		}
+		was := u.tree()
+		u.turnOf(func() { u.write("in/a", "2\n"); u.write("in/b", "2\n") })
+		if got := u.told(); got != "modified in/ (left out), modified in/a, added in/b" {
+			t.Errorf("told: %s", got)
+		}
+		if plan := u.back(2); len(plan.Conflicts) > 0 {
+			t.Fatalf("conflicts: %v", plan.Conflicts)
+		}
+		u.same(was, "rewound")
+	})
+}
+
+// A file is gone where something is in its place that is not recorded, and comes back.
+func TestWhatTookAFilesPlaceHidesNothing(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		u.write(".gitignore", "build/\n")
+		u.write("a", "1\n")
+		u.write("build", "1\n")
+		was := u.tree()
+		u.turnOf(func() { u.sh("rm a build; mkfifo a; mkdir build; touch build/x") })
+		if got := u.told(); got != "deleted a, deleted build" {
+			t.Errorf("told: %s", got)
+		}
+		if plan := u.back(0, "a", "build"); len(plan.Conflicts) != 2 {
+			t.Errorf("conflicts: %v", plan.Conflicts)
+		}
+		u.turnOf(func() { u.sh("rm -r a build") })
+		if plan := u.back(0); len(plan.Conflicts) > 0 {
+			t.Fatalf("conflicts: %v", plan.Conflicts)
+		}
+		u.same(was, "rewound")
+	})
 }

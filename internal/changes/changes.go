@@ -17,23 +17,22 @@ package changes
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
+	"noused/internal/budget"
 	"noused/internal/regular"
 	"noused/internal/worktree"
 )
 
 // Engine records folders. Make it with New.
 type Engine struct {
-	o Options
+	o    Options
+	pool *budget.Pool // memory
 
 	mu       sync.Mutex
 	sessions map[string]*session // those that something goes on in
@@ -51,13 +50,14 @@ type Options struct {
 
 // New returns an engine.
 func New(o Options) *Engine {
-	return &Engine{o: o, sessions: map[string]*session{}}
+	return &Engine{o: o, pool: budget.NewPool(int(o.Limits.Memory / 2)), sessions: map[string]*session{}}
 }
 
 // session is one that something goes on in.
 type session struct {
-	busy  chan struct{} // holds one while somebody has it
-	users int           // guarded by the engine
+	busy   chan struct{} // holds one while somebody has it
+	memory memory        // of who has it
+	users  int           // guarded by the engine
 	// of the latest scan beside a model's answer, unless a turn has ended since it began
 	taken time.Time
 	took  time.Duration
@@ -92,7 +92,8 @@ func (e *Engine) acquire(ctx context.Context, id string) (s *session, release fu
 	case s.busy <- struct{}{}:
 		if ctx.Err() == nil {
 			e.settle(id, s)
-			return s, func() { e.settle(id, s); <-s.busy; e.leave(id, s) }, nil
+			s.memory = newMemory(e.pool, e.o.Limits.Memory)
+			return s, func() { s.memory.part.End(); e.settle(id, s); <-s.busy; e.leave(id, s) }, nil
 		}
 		<-s.busy
 	case <-ctx.Done():
@@ -124,7 +125,7 @@ const (
 func (e *Engine) path(f Folder, name string) string { return filepath.Join(e.o.Dir(f.SessionID), name) }
 
 // open returns where a session's folder is, and its repository.
-func (e *Engine) open(f Folder) (place, *repo, error) {
+func (e *Engine) open(s *session, f Folder) (place, *repo, error) {
 	p := find(f.Workdir)
 	dir, err := filepath.Abs(e.o.Dir(f.SessionID))
 	if err != nil {
@@ -133,16 +134,20 @@ func (e *Engine) open(f Folder) (place, *repo, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return p, nil, err
 	}
-	r, err := makeRepo(e.o.Git, dir, p.objects)
+	r, err := makeRepo(e.o.Git, dir, p.objects, &s.memory)
+	if err == nil {
+		r.most = e.o.Limits.File
+	}
 	return p, r, err
 }
 
 // maxWarm is of how many sessions it is known that their folder was recorded just now.
 const maxWarm = 256
 
-// scan records a folder. was is what was recorded last, nil where nothing was.
-func (e *Engine) scan(ctx context.Context, f Folder, was *manifest) (*manifest, *repo, error) {
-	p, r, err := e.open(f)
+// scan records a folder. was is what was recorded last, nil where nothing was. The repository is to
+// be flushed before a manifest is written that names what is new.
+func (e *Engine) scan(ctx context.Context, s *session, f Folder, was *manifest) (*manifest, *repo, error) {
+	p, r, err := e.open(s, f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,10 +157,19 @@ func (e *Engine) scan(ctx context.Context, f Folder, was *manifest) (*manifest, 
 		}
 	}
 	m, err := scan(ctx, r, p, e.o.Limits, was)
-	if err == nil {
-		err = r.flush() // before a manifest names what is new
-	}
 	return m, r, err
+}
+
+// rescan records a folder before a turn.
+func (e *Engine) rescan(ctx context.Context, s *session, f Folder, was *manifest) (*manifest, error) {
+	m, r, err := e.scan(ctx, s, f, was)
+	if err != nil || m.same {
+		return m, err
+	}
+	if err := r.flush(); err != nil {
+		return m, err
+	}
+	return m, writeManifest(e.path(f, manifestName), m)
 }
 
 // Warm records a folder so that [Engine.Before] is quick. It blocks until that is done, or ctx
@@ -169,9 +183,9 @@ func (e *Engine) Warm(ctx context.Context, f Folder) {
 	if _, err := os.Lstat(e.path(f, turnName)); err == nil { // a record of a turn stays
 		return
 	}
-	m, _, err := e.scan(ctx, f, readManifest(e.path(f, manifestName)))
-	if err == nil && !m.same {
-		err = writeManifest(e.path(f, manifestName), m)
+	m, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
+	if err == nil {
+		m, err = e.rescan(ctx, s, f, m)
 	}
 	if err == nil { // else Before takes longer, and tells
 		s.taken, s.took = time.Now(), m.took
@@ -196,20 +210,20 @@ func (e *Engine) Before(ctx context.Context, f Folder, turn string) error {
 	if e.turnOf(f) == turn {
 		return nil
 	}
-	m := readManifest(e.path(f, manifestName))
+	m, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
+	if err != nil {
+		return err
+	}
 	if m == nil || s.took < quick || time.Since(s.taken) > fresh {
-		if m, _, err = e.scan(ctx, f, m); err != nil {
-			return err
-		}
-		if !m.same {
-			err = writeManifest(e.path(f, manifestName), m)
-		}
-		if err != nil {
+		if m, err = e.rescan(ctx, s, f, m); err != nil {
 			return err
 		}
 	}
 	s.taken, s.took = time.Time{}, 0
-	if err := writeFile(e.path(f, turnName), []byte(turn)); err != nil {
+	if err := writeFile(e.path(f, turnName), func(to io.Writer) error {
+		_, err := io.WriteString(to, turn)
+		return err
+	}); err != nil {
 		return err
 	}
 	e.openWindow(f, m.Top, time.Now())
@@ -235,7 +249,7 @@ type Recorded struct {
 // lateWrite after the call has begun is marked as shared: somebody else may have done it.
 func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, error) {
 	late := time.Now().Add(lateWrite)
-	_, release, err := e.acquire(ctx, f.SessionID)
+	s, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return Recorded{}, err
 	}
@@ -243,11 +257,14 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 	if e.turnOf(f) != turn {
 		return Recorded{}, ErrNotBegun
 	}
-	before := readManifest(e.path(f, manifestName))
-	if before == nil {
-		return Recorded{}, errDamaged
+	before, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
+	if err == nil && before == nil {
+		err = errDamaged
 	}
-	after, r, err := e.scan(ctx, f, before)
+	if err != nil {
+		return Recorded{}, err
+	}
+	after, r, err := e.scan(ctx, s, f, before)
 	if err != nil {
 		return Recorded{}, err
 	}
@@ -255,13 +272,18 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 	if err != nil {
 		return Recorded{}, err
 	}
-	e.share(f, list, after.Top)
+	if err := e.share(ctx, s, f, list, after.Top); err != nil {
+		return Recorded{}, err
+	}
 	if time.Now().After(late) {
 		if err := shareLate(list, after.Top, late); err != nil {
 			return Recorded{}, err
 		}
 	}
-	rec, err := keepList(ctx, r, list)
+	if err := e.own(ctx, r, list, after); err != nil {
+		return Recorded{}, err
+	}
+	rec, err := keepList(r, list)
 	if err != nil {
 		return Recorded{}, err
 	}
@@ -308,7 +330,10 @@ func (e *Engine) settle(id string, s *session) {
 
 // seen leaves out what is ignored in one of two records.
 func (e *Engine) seen(ctx context.Context, r *repo, f Folder, before, after *manifest) ([]Change, error) {
-	list := difference(before, after)
+	list, err := difference(before, after, func(path string) error { return r.memory.take(ctx, changedSize+2*len(path)) })
+	if err != nil {
+		return nil, err
+	}
 	tree, err := openTree(after.Top)
 	if err != nil {
 		return nil, err
@@ -329,10 +354,11 @@ func (e *Engine) seen(ctx context.Context, r *repo, f Folder, before, after *man
 	return slices.DeleteFunc(list, func(c Change) bool {
 		switch {
 		case !c.Before.There():
-			return hidden[c.Path] || c.After.IsFolder() && hidden[c.Path+"/"]
-		case !c.After.There(): // it is ignored now, if it is there
-			_, err := tree.stat(c.Path)
-			return err == nil
+			return hidden[c.Path] || c.After.IsFolder() && hidden[c.Path+"/"] || before.nested(c.Path)
+		case !c.After.There(): // it is ignored now, if it is there, and nothing else is in its place
+			r, err := tree.stat(c.Path)
+			is := State{Mode: r.mode}
+			return err == nil && is.IsFolder() == c.Before.IsFolder() && !is.isSpecial()
 		}
 		return false
 	}), nil
@@ -399,63 +425,4 @@ func (e *Engine) ignoredBefore(ctx context.Context, r *repo, f Folder, before *m
 	defer os.Remove(filepath.Join(r.dir, "info", "exclude"))
 	return r.ignoredAt(ctx, []string{"--git-dir=" + r.dir, "--work-tree=" + dir, "-C", dir}, nil, paths,
 		"--no-index")
-}
-
-// line is how a list has a change.
-type line struct {
-	Path   []byte `json:"path"`
-	Before State  `json:"before,omitzero"`
-	After  State  `json:"after,omitzero"`
-	Shared bool   `json:"shared,omitzero"`
-}
-
-// keepList keeps a list of changes, and all content that it names. Both are on the disk then.
-func keepList(ctx context.Context, r *repo, list []Change) (rec Recorded, err error) {
-	if len(list) == 0 {
-		return rec, nil
-	}
-	var names []OID
-	lines := make([]line, len(list))
-	for i, c := range list {
-		lines[i] = line{[]byte(c.Path), c.Before, c.After, c.Shared}
-		names = append(names, c.Before.OID, c.After.OID)
-	}
-	if err = r.own(ctx, names); err != nil {
-		return rec, err
-	}
-	text, err := json.Marshal(lines)
-	if err != nil {
-		return rec, err
-	}
-	rec.Files = len(list)
-	if rec.Changes, err = r.put("blob", text); err != nil {
-		return rec, err
-	}
-	return rec, r.flush()
-}
-
-// list reads a list of changes.
-func (r *repo) changes(ctx context.Context, name OID) (list []Change, err error) {
-	if name.IsZero() {
-		return nil, nil
-	}
-	err = r.blobs(ctx, []OID{name}, func(_ OID, text []byte) error {
-		var lines []line
-		if err := json.Unmarshal(text, &lines); err != nil {
-			return fmt.Errorf("%w: %w", errDamaged, err)
-		}
-		for _, l := range lines {
-			if !local(string(l.Path)) {
-				return fmt.Errorf("%w: it names %.200q", errDamaged, l.Path)
-			}
-			list = append(list, Change{string(l.Path), l.Before, l.After, l.Shared})
-		}
-		return nil
-	})
-	return list, err
-}
-
-// local reports that a path stays below the top, and is nothing of git's.
-func local(rel string) bool {
-	return filepath.IsLocal(rel) && rel != "." && !slices.Contains(strings.Split(rel, "/"), ".git")
 }

@@ -10,10 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/budget"
 	"noused/internal/worktree"
 )
 
-var full = Limits{File: 10 << 20, Bytes: 1 << 30, Files: 50_000}
+var full = Limits{File: 10 << 20, Bytes: 1 << 30, Files: 50_000, Memory: 256 << 20}
+
+func unbounded() *memory {
+	m := newMemory(budget.NewPool(1<<40), 1<<40)
+	return &m
+}
 
 // folderUnder is a session's folder under test.
 type folderUnder struct {
@@ -204,27 +210,69 @@ deleted sub/b.txt 0 1 false`
 	})
 }
 
-// A turn that makes a file and changes one waits for no more gits than it must: one names the files
-// and one hands out what the user's repository has of the former content.
-func TestATurnWaitsForFewGits(t *testing.T) {
-	u := newFolder(t, true)
-	u.write("a", "1\n")
-	u.sh("mkdir -p empty/deep")
-	u.git("add", "-A")
-	u.git("commit", "-qm", "x")
-	var gits []string
-	u.e.o.Git = func(ctx context.Context, c worktree.Command, out io.Writer) error {
-		gits = append(gits, strings.Join(c.Args, " "))
+// A file that somebody else changes between two turns that both write it is marked: what is shown of both has that,
+// too, and git apply -R would take it back (found by a trial).
+func TestWhatSomebodyElseChangedBetweenTurnsIsMarked(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		for _, name := range []string{"a", "b"} {
+			u.turnOf(func() { u.write(name, "one\n") })
+			u.turnOf(func() { u.write(name, "one\ntwo\n") })
+		}
+		u.write("b", "one\ntwo\nmine\n")
+		u.turnOf(func() { u.write("b", "one\ntwo\nmine\nthree\n") })
+		for _, f := range u.show().Files {
+			if f.Shared != (f.Path == "b") {
+				t.Errorf("%s: shared is %t", f.Path, f.Shared)
+			}
+		}
+	})
+}
+
+// counted is a runner of gits that counts them.
+func counted(gits *int) worktree.Runner {
+	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
+		*gits++
 		return worktree.Directly(ctx, c, out)
 	}
+}
+
+// A turn waits for no more gits than it must: for none where it changes files that were there, and
+// for one that says whether new files are ignored, and one that hands out a former content that is
+// in a pack.
+func TestATurnWaitsForFewGits(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("a", "of a\n")
+	u.write("p", "of p\n")
+	u.write(".gitignore", "*.log\n")
+	u.sh("mkdir -p empty/deep; touch -d '1 hour ago' a p")
+	u.git("add", "-A")
+	u.git("commit", "-qm", "x")
+	u.git("gc", "-q")
+	u.write("b", "1\n")
+	gits := 0
+	u.e.o.Git = counted(&gits)
 	u.turnOf(func() {})
-	gits = nil
-	u.turnOf(func() { u.write("a", "2\n"); u.write("b", "1\n") })
-	after := gits[max(len(gits)-2, 0):]
-	if len(gits) > 3 || !strings.Contains(after[0], "ls-files") {
-		t.Errorf("%d gits ran:\n%s", len(gits), strings.Join(gits, "\n"))
+	u.turnOf(func() { u.write("b", "2\n") })
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"changes a file in place", func() { u.write("b", "3\n") }, 0},
+		{"has a file take its place", func() { u.sh("echo 4 > empty/new; mv empty/new b") }, 0},
+		{"removes a file", func() { u.sh("rm b") }, 0},
+		{"makes files", func() { u.write("c", "1\n"); u.write("x.log", "1\n"); u.write("empty/d", "1\n") }, 1},
+		{"has an ignored file", func() { u.write("x.log", "2\n"); u.sh("echo 2 > new; mv new c") }, 0},
+		{"changes a file of the repository", func() { u.write("a", "2\n") }, 1},
+		{"changes one and makes one", func() { u.write("p", "2\n"); u.write("e", "1\n") }, 2},
+	} {
+		gits = 0
+		if u.turnOf(step.do); gits != step.want {
+			t.Errorf("a turn that %s waits for %d gits, not %d", step.what, gits, step.want)
+		}
 	}
-	if got := len(u.show().Files); got != 2 {
-		t.Errorf("%d files have changed", got)
+	gits = 0
+	if plan, err := u.e.PlanRewind(context.Background(), u.f, u.steps, nil, false); err != nil || gits > 0 {
+		t.Errorf("%d gits for what a rewind of %d files does: %v", gits, len(plan.Files), err)
 	}
 }

@@ -46,7 +46,7 @@ const MaxDiff = 1 << 20
 // names as Shown does. It blocks for git, until ctx ends.
 func (e *Engine) Show(ctx context.Context, f Folder, steps []Step, path string, diff bool) (rep Report, err error) {
 	rep.Files, rep.Folder = []File{}, find(f.Workdir).top
-	_, release, err := e.acquire(ctx, f.SessionID)
+	s, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return rep, err
 	}
@@ -55,12 +55,15 @@ func (e *Engine) Show(ctx context.Context, f Folder, steps []Step, path string, 
 	if len(steps) == 0 {
 		return rep, nil
 	}
-	_, r, err := e.open(f)
+	_, r, err := e.open(s, f)
 	if err != nil {
 		return rep, err
 	}
 	all, err := r.fold(ctx, steps)
 	if err != nil {
+		return rep, err
+	}
+	if err := s.memory.take(ctx, shownSize*len(all)); err != nil {
 		return rep, err
 	}
 	trees, err := r.trees(all)
@@ -128,7 +131,7 @@ func (r *repo) files(ctx context.Context, all []net, trees [2]OID) ([]File, erro
 	}
 	for i := range files {
 		f := &files[i]
-		f.Shared = of[f.path].Shared || f.old != "" && of[f.old].Shared
+		f.Shared = of[f.path].mixed() || f.old != "" && of[f.old].mixed()
 		known[f.path], known[f.old] = true, true
 	}
 	within := func(dir string) bool {
@@ -138,7 +141,7 @@ func (r *repo) files(ctx context.Context, all []net, trees [2]OID) ([]File, erro
 		if known[n.Path] {
 			continue
 		}
-		f := File{Path: Shown(n.Path), Status: Modified, Shared: n.Shared, LeftOut: n.leftOut(), path: n.Path}
+		f := File{Path: Shown(n.Path), Status: Modified, Shared: n.mixed(), LeftOut: n.leftOut(), path: n.Path}
 		switch {
 		case !n.Before.There():
 			f.Status = Added

@@ -13,7 +13,7 @@ import (
 // power leaves a name with something else; what a killed process has left is removed.
 func TestAnObjectHasItsNameOnceItIsOnTheDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "repo")
-	r, err := makeRepo(worktree.Directly, dir, "")
+	r, err := makeRepo(worktree.Directly, dir, "", unbounded())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestAnObjectHasItsNameOnceItIsOnTheDisk(t *testing.T) {
 	if _, err := os.Lstat(r.path(o)); err == nil {
 		t.Error("it is at its name before it is on the disk")
 	}
-	if r, err = makeRepo(worktree.Directly, dir, ""); err != nil { // the next process
+	if r, err = makeRepo(worktree.Directly, dir, "", unbounded()); err != nil { // the next process
 		t.Fatal(err)
 	}
 	if drafts, _ := os.ReadDir(r.drafts()); len(drafts) > 0 || r.has(o) {

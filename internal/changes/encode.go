@@ -1,9 +1,12 @@
 package changes
 
 import (
+	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 
@@ -12,26 +15,25 @@ import (
 
 // A manifest is a file beside the objects: manifestMagic, the fields in their order, numbers
 // as varints and texts with their length before them, and a checksum.
-const manifestMagic = "nousedm1"
+const manifestMagic = "nousedm2"
 
 // maxManifest bounds that file, in bytes.
 const maxManifest = 1 << 30
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func (m *manifest) encode() []byte {
-	e := encoder{[]byte(manifestMagic)}
+// encode writes it to a file, or wherever.
+func (m *manifest) encode(to io.Writer) error {
+	sum := crc32.New(castagnoli)
+	e := encoder{to: bufio.NewWriterSize(io.MultiWriter(to, sum), 64<<10)}
+	e.bytes([]byte(manifestMagic))
 	e.text(m.Top)
 	e.text(m.GitDir)
 	e.stamp(m.Index)
 	e.stamp(m.Exclude)
-	e.out = append(e.out, m.Rules[:]...)
+	e.bytes(m.Rules[:])
 	e.number(m.Bytes)
 	e.number(m.Count)
-	e.number(int64(len(m.Ignored)))
-	for _, rel := range m.Ignored {
-		e.text(rel)
-	}
 	e.number(int64(len(m.Folders)))
 	for i := range m.Folders {
 		f := &m.Folders[i]
@@ -45,19 +47,31 @@ func (m *manifest) encode() []byte {
 			is := &f.Files[j]
 			e.text(is.Name)
 			e.number(int64(is.State.Mode))
-			e.out = append(e.out, is.State.OID[:]...)
+			e.bytes(is.State.OID[:])
 			e.text(is.State.Left)
 			e.stamp(is.Stamp)
 			e.flag(is.Racy)
 		}
+		e.number(int64(len(f.Ignored)))
+		for _, name := range f.Ignored {
+			e.text(name)
+		}
 	}
-	return binary.LittleEndian.AppendUint32(e.out, crc32.Checksum(e.out, castagnoli))
+	if err := e.to.Flush(); err != nil { // it fails if a write before it did
+		return err
+	}
+	_, err := to.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
+	return err
 }
 
-type encoder struct{ out []byte }
+type encoder struct {
+	to  *bufio.Writer
+	buf [binary.MaxVarintLen64]byte
+}
 
-func (e *encoder) number(n int64) { e.out = binary.AppendVarint(e.out, n) }
-func (e *encoder) text(s string)  { e.number(int64(len(s))); e.out = append(e.out, s...) }
+func (e *encoder) bytes(b []byte) { _, _ = e.to.Write(b) }
+func (e *encoder) number(n int64) { e.bytes(binary.AppendVarint(e.buf[:0], n)) }
+func (e *encoder) text(s string)  { e.number(int64(len(s))); _, _ = e.to.WriteString(s) }
 func (e *encoder) flag(b bool) {
 	if b {
 		e.number(1)
@@ -73,7 +87,7 @@ func (e *encoder) stamp(s stamp) {
 }
 
 // errDamaged says that a file of ours is not as it was written.
-var errDamaged = errors.New("the record of the folder is damaged")
+var errDamaged = errors.New("the record of the folder is damaged, or of another version")
 
 func decodeManifest(text []byte) (*manifest, error) {
 	if len(text) < len(manifestMagic)+4 || string(text[:len(manifestMagic)]) != manifestMagic {
@@ -87,9 +101,6 @@ func decodeManifest(text []byte) (*manifest, error) {
 	m := &manifest{Top: d.text(), GitDir: d.text(), Index: d.stamp(), Exclude: d.stamp(), Rules: d.oid()}
 	m.Bytes, m.Count = d.number(), d.number()
 	for range d.count() {
-		m.Ignored = append(m.Ignored, d.text())
-	}
-	for range d.count() {
 		f := folder{Path: d.text(), Mode: uint32(d.number()), Stamp: d.stamp(), Ignore: d.stamp(), Racy: d.number() == 1}
 		n := d.count()
 		f.Files = make([]file, 0, n)
@@ -97,6 +108,9 @@ func decodeManifest(text []byte) (*manifest, error) {
 			f.Files = append(f.Files, file{
 				Name: d.text(), State: State{uint32(d.number()), d.oid(), d.text()}, Stamp: d.stamp(), Racy: d.number() == 1,
 			})
+		}
+		for range d.count() {
+			f.Ignored = append(f.Ignored, d.text())
 		}
 		m.Folders = append(m.Folders, f)
 	}
@@ -154,30 +168,37 @@ func (d *decoder) oid() (o OID) {
 
 func (d *decoder) stamp() stamp { return stamp{d.number(), d.number(), d.number(), d.number()} }
 
-// readManifest reads the file; nil where there is none, or it is damaged.
-func readManifest(path string) *manifest {
-	text, err := regular.Read(path, maxManifest)
+// readManifest reads the file; nil where there is none, or it is damaged. The error is that there
+// is no memory for it, and for a second one.
+func readManifest(ctx context.Context, mem *memory, path string) (*manifest, error) {
+	info, err := os.Lstat(path)
 	if err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // it is recorded anew
+	}
+	if err := mem.take(ctx, int(min(info.Size(), maxManifest))*manifestTimes); err != nil {
+		return nil, err
+	}
+	text, err := regular.Read(path, min(info.Size(), maxManifest))
+	if err != nil {
+		return nil, nil //nolint:nilerr // as above
 	}
 	m, err := decodeManifest(text)
 	if err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // as above
 	}
-	return m
+	return m, nil
 }
 
 // writeManifest writes the file. It is whole, or as it was.
-func writeManifest(path string, m *manifest) error { return writeFile(path, m.encode()) }
+func writeManifest(path string, m *manifest) error { return writeFile(path, m.encode) }
 
 // writeFile is not durable: what is lost with the power is recorded anew.
-func writeFile(path string, text []byte) error {
+func writeFile(path string, write func(to io.Writer) error) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(write(f), f.Close()); err == nil {
 		err = os.Rename(path+".new", path)
 	}
 	return err

@@ -20,6 +20,9 @@ type net struct {
 	broken bool // somebody else has changed it between two of them
 }
 
+// mixed reports that a part of it may be somebody else's.
+func (n net) mixed() bool { return n.Shared || n.broken }
+
 // fold puts steps together, by path. What is as it was before is not among them.
 func (r *repo) fold(ctx context.Context, steps []Step) ([]net, error) {
 	all := map[string]*net{}

@@ -1,11 +1,19 @@
 package changes
 
 import (
+	"bytes"
+	"compress/zlib"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"noused/internal/worktree"
 )
 
 // A repository names programs wherever git would run one: none is run, git fsck says the
@@ -62,6 +70,66 @@ func TestAHostileRepositoryRunsNothing(t *testing.T) {
 	}
 	if now, err := os.ReadFile(filepath.Join(u.top, ".git", "index")); err != nil || string(now) != string(index) {
 		t.Errorf("the user's index was written: %v", err)
+	}
+}
+
+// What lies in the user's repository in the place of an object is taken only where it is that
+// object, and is waited for by nobody.
+func TestAForgedObjectIsNotTaken(t *testing.T) {
+	mine, theirs := t.TempDir(), t.TempDir()
+	r, err := makeRepo(worktree.Directly, filepath.Join(mine, "repo"), theirs, unbounded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.most = 100
+	forger, err := makeRepo(worktree.Directly, filepath.Join(mine, "forger"), "", unbounded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := forger.put("blob", []byte("real"))
+	if err == nil {
+		err = forger.flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(forger.path(real))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := looseAt(theirs, real)
+	write := func(text []byte) func() error { return func() error { return os.WriteFile(at, text, 0o600) } }
+	for what, place := range map[string]func() error{
+		"nothing":         func() error { return nil },
+		"a pipe":          func() error { return unix.Mkfifo(at, 0o600) },
+		"a folder":        func() error { return os.Mkdir(at, 0o700) },
+		"a link":          func() error { return os.Symlink(forger.path(real), at) },
+		"half of it":      write(whole[:len(whole)/2]),
+		"what is no zlib": write([]byte("blob 4\x00real")),
+		"an empty file":   write(nil),
+	} {
+		if err := errors.Join(os.RemoveAll(at), os.MkdirAll(filepath.Dir(at), 0o700), place()); err != nil {
+			t.Fatal(err)
+		}
+		if content, ok, _ := r.loose(context.Background(), real); ok {
+			t.Errorf("%s is taken for %q", what, content)
+		}
+	}
+	if err := errors.Join(os.RemoveAll(at), write(whole)()); err != nil {
+		t.Fatal(err)
+	}
+	if content, ok, _ := r.loose(context.Background(), real); !ok || string(content) != "real" {
+		t.Errorf("the object itself is %q, %v", content, ok)
+	}
+	other := hashOf([]byte("another"))
+	if err := os.MkdirAll(filepath.Dir(looseAt(theirs, other)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(at, looseAt(theirs, other)); err != nil {
+		t.Fatal(err)
+	}
+	if content, ok, _ := r.loose(context.Background(), other); ok {
+		t.Errorf("another object's is taken: %q", content)
 	}
 }
 
@@ -152,7 +220,7 @@ func TestTurnsAtTheSameTimeShareWhatCannotBeToldApart(t *testing.T) {
 
 func TestLongFilesAreNamedAndNotKept(t *testing.T) {
 	u := newFolder(t, false)
-	u.e.o.Limits = Limits{File: 100, Bytes: 250, Files: 100}
+	u.e.o.Limits = Limits{File: 100, Bytes: 250, Files: 100, Memory: full.Memory}
 	u.write("long", strings.Repeat("x", 101))
 	u.write("a", strings.Repeat("a", 90))
 	u.turnOf(func() {
@@ -174,6 +242,26 @@ func TestLongFilesAreNamedAndNotKept(t *testing.T) {
 	}
 	if plan := u.back(0, "c", "long"); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "long" {
 		t.Errorf("forced: %v", plan.Conflicts)
+	}
+}
+
+// A long file that git tracks is no exception: nothing of it is kept, though git has it.
+func TestALongFileOfTheRepositoryIsNotKept(t *testing.T) {
+	u := newFolder(t, true)
+	u.e.o.Limits = Limits{File: 100, Bytes: 1000, Files: 100, Memory: full.Memory}
+	u.write("long", strings.Repeat("x", 101))
+	u.write("short", "1\n")
+	u.sh("touch -d '1 hour ago' long short")
+	u.git("add", "-A")
+	u.git("commit", "-qm", "x")
+	u.turnOf(func() { u.write("long", "2\n"); u.write("short", "2\n") })
+	for _, f := range u.show().Files {
+		if f.LeftOut != (f.Path == "long") {
+			t.Errorf("%s: left out %v", f.Path, f.LeftOut)
+		}
+	}
+	if plan := u.back(0, "long"); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "long" {
+		t.Errorf("conflicts: %v", plan.Conflicts)
 	}
 }
 
@@ -201,5 +289,71 @@ func TestGitTakesTheDiffBack(t *testing.T) {
 	}
 	if !renamed {
 		t.Errorf("files: %+v", rep.Files)
+	}
+}
+
+// What is only borrowed counts like what is kept: long files are left out, and what passes the most that
+// is kept of a session.
+func TestWhatGitHasIsBoundedToo(t *testing.T) {
+	u := newFolder(t, true)
+	u.e.o.Limits = Limits{File: 100, Bytes: 150, Files: 100, Memory: full.Memory}
+	u.write("long", strings.Repeat("x", 101))
+	u.write("a", strings.Repeat("a", 90))
+	u.write("b", strings.Repeat("b", 90))
+	u.sh("touch -d '1 hour ago' long a b")
+	u.git("add", "-A")
+	u.turnOf(func() {
+		u.write("long", "y")
+		u.write("a", "y")
+		u.write("b", "y")
+	})
+	if got := u.told(); got != "modified a, modified b (left out), modified long (left out)" {
+		t.Errorf("told: %s", got)
+	}
+	u.e.o.Limits.Bytes = 241 // what is counted stays counted
+	u.write("c", strings.Repeat("c", 90))
+	u.write("d", strings.Repeat("d", 90))
+	u.turnOf(func() { u.sh("rm c d") })
+	const want = "modified a, modified b (left out), deleted c, deleted d (left out), modified long (left out)"
+	if got := u.told(); got != want {
+		t.Errorf("told: %s", got)
+	}
+}
+
+// An object that has more in it than it says, or than is read back, is not read to its end.
+func TestAnObjectThatIsTooLongIsNotRead(t *testing.T) {
+	for _, head := range []string{"blob 6\x00", "blob 100000\x00", "blob 9999999999999999999\x00", "blob -1\x00", ""} {
+		var packed bytes.Buffer
+		z := zlib.NewWriter(&packed)
+		_, _ = z.Write([]byte(head))
+		for range 64 {
+			_, _ = z.Write(make([]byte, 1<<20))
+		}
+		_ = z.Close()
+		long := packed.Len()
+		if content, err := inflate(&packed, 1000, func(int) error { return nil }); err == nil || packed.Len() < long/2 {
+			t.Errorf("%q: %d bytes, %v; %d of %d bytes are read", head, len(content), err, long-packed.Len(), long)
+		}
+	}
+}
+
+// What is no file in the place of an object of the user's keeps nobody waiting: no git opens it.
+func TestAFIFOInPlaceOfAnObjectIsNotWaitedFor(t *testing.T) {
+	u := newFolder(t, true)
+	u.write("a", "1\n")
+	u.sh("touch -d '1 hour ago' a")
+	u.git("add", "-A")
+	u.turnOf(func() {})
+	u.sh("o=$(git rev-parse :a); cd .git/objects/${o%${o#??}}; rm -f ${o#??}; mkfifo ${o#??}")
+	if err := u.e.Before(context.Background(), u.f, "run/9"); err != nil {
+		t.Fatal(err)
+	}
+	u.write("a", "2\n")
+	u.e.o.Git = func(_ context.Context, c worktree.Command, _ io.Writer) error {
+		t.Errorf("it is opened by %q", c.Args)
+		return errElse
+	}
+	if _, err := u.e.After(context.Background(), u.f, "run/9"); !errors.Is(err, errGone) {
+		t.Errorf("the turn: %v", err)
 	}
 }

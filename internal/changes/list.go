@@ -60,6 +60,7 @@ const maxListed = 2_000_000
 // listed is a file that git names: one that it tracks, or that nothing ignores.
 type listed struct {
 	tracked bool
+	trusted bool  // it need not be read, see trust
 	oid     OID   // of the index
 	stamp   stamp // of the index; the Ino is not compared where it is 0
 	folder  bool  // a repository in the repository
@@ -89,12 +90,12 @@ func (r *repo) list(ctx context.Context, p place) (map[string]listed, error) {
 		_ = out.CloseWithError(err)
 		done <- err
 	}()
-	files, err := parseListing(bufio.NewReaderSize(in, 256<<10), p)
+	files, err := parseListing(bufio.NewReaderSize(in, 256<<10), p, func(n int) error { return r.memory.take(ctx, n) })
 	_ = in.CloseWithError(io.ErrClosedPipe)
 	if err != nil {
 		cancel()
 	}
-	if ran := <-done; ran != nil && (err == nil || !errors.Is(err, errTooMany)) {
+	if ran := <-done; ran != nil && (err == nil || errors.Is(err, ran)) {
 		err = ran
 	}
 	return files, err
@@ -107,8 +108,8 @@ const debugLines = 5
 
 // parseListing reads what ls-files -z -t prints: "? PATH" for a file that is not tracked,
 // "H MODE OID STAGE\tPATH" for one that is, each with a NUL behind; the latter with lines
-// of the index's stat behind that.
-func parseListing(in *bufio.Reader, p place) (map[string]listed, error) {
+// of the index's stat behind that. take is asked for memory.
+func parseListing(in *bufio.Reader, p place, take func(n int) error) (map[string]listed, error) {
 	files := map[string]listed{}
 	for len(files) <= maxListed {
 		text, err := in.ReadString(0)
@@ -119,6 +120,9 @@ func parseListing(in *bufio.Reader, p place) (map[string]listed, error) {
 			return nil, err
 		case len(text) < 4:
 			return nil, fmt.Errorf("git ls-files said %.80q", text)
+		}
+		if err := take(listedSize + 2*len(text)); err != nil {
+			return nil, err
 		}
 		tag, name := text[0], strings.TrimSuffix(text[2:], "\x00")
 		if tag == '?' {
@@ -200,15 +204,17 @@ func (r *repo) ignoredAt(ctx context.Context, at, reads, paths []string, more ..
 	if len(paths) == 0 {
 		return found, nil
 	}
-	var out bytes.Buffer
-	args := append([]string{"check-ignore", "-z", "--stdin"}, more...)
-	err := r.gitAt(ctx, at, reads, []byte(strings.Join(paths, "\x00")+"\x00"), &out, args...)
+	var in, out bytes.Buffer
+	for _, rel := range paths {
+		in.WriteString("./" + rel + "\x00") // a colon at the beginning would be magic
+	}
+	err := r.gitAt(ctx, at, reads, in.Bytes(), &out, append([]string{"check-ignore", "-z", "--stdin"}, more...)...)
 	if err != nil && !exitedWith(err, 1) { // 1: none is
 		return nil, err
 	}
 	for name := range strings.SplitSeq(out.String(), "\x00") {
 		if name != "" {
-			found[name] = true
+			found[strings.TrimPrefix(name, "./")] = true
 		}
 	}
 	return found, nil
@@ -223,7 +229,7 @@ func (r *repo) converted(ctx context.Context, p place, paths []string) (map[stri
 	}
 	var out bytes.Buffer
 	if err := r.gitAt(ctx, p.at(r), []string{p.top}, []byte(strings.Join(paths, "\x00")+"\x00"), &out, "check-attr",
-		"-z", "--stdin", "filter", "working-tree-encoding"); err != nil {
+		"-z", "--stdin", "filter", "ident", "working-tree-encoding"); err != nil {
 		return nil, err
 	}
 	words := strings.Split(out.String(), "\x00")
@@ -289,15 +295,21 @@ func stampOf(path string) stamp {
 	return r.stamp
 }
 
+// What nestedHead says of what is no repository, or a broken one.
+const (
+	noRepository = "no repository"
+	noHead       = "no HEAD"
+)
+
 // nestedHead is what a repository inside the folder has checked out.
 func nestedHead(top, rel string) string {
 	dir, err := gitfile.Folder(filepath.Join(top, rel))
 	if err != nil {
-		return "no repository"
+		return noRepository
 	}
 	line, branch, err := gitfile.Head(dir)
 	if err != nil {
-		return "no HEAD"
+		return noHead
 	}
 	if at, err := gitfile.Line(filepath.Join(dir, "refs", "heads", branch)); branch != "" && err == nil {
 		return at

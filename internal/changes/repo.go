@@ -60,17 +60,25 @@ func ParseOID(text string) (o OID, err error) {
 // repo is a session's bare repository. What it keeps is written by this package, and by
 // no git; a git reads it.
 type repo struct {
-	dir string
-	run worktree.Runner
+	dir  string
+	lent string // the folder of another's objects, "" for none
+	most int64  // bytes of a content that is lent; a longer one counts as gone
+	run  worktree.Runner
+
+	memory *memory
 
 	mu    sync.Mutex
-	fresh map[OID]string // the files of objects that were put since the last flush
+	count int         // of the drafts, which have numbers for names
+	fresh map[OID]int // those that were put since the last flush
 }
 
 // makeRepo makes the folder a repository, and lends it another's objects, "" for none. What
 // somebody who was killed has left half there is removed.
-func makeRepo(run worktree.Runner, dir, objects string) (*repo, error) {
-	r := &repo{dir: dir, run: run, fresh: map[OID]string{}}
+func makeRepo(run worktree.Runner, dir, objects string, m *memory) (*repo, error) {
+	r := &repo{dir: dir, run: run, memory: m, fresh: map[OID]int{}}
+	if lendable(objects) {
+		r.lent = objects
+	}
 	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
 		for _, sub := range []string{"", "objects", "objects/info", "objects/pack", "refs", "info"} {
 			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -90,8 +98,8 @@ func makeRepo(run worktree.Runner, dir, objects string) (*repo, error) {
 		return nil, err
 	}
 	text := ""
-	if lendable(objects) {
-		text = objects + "\n"
+	if r.lent != "" {
+		text = r.lent + "\n"
 	}
 	alternates := filepath.Join(dir, "objects", "info", "alternates")
 	if was, err := os.ReadFile(alternates); err == nil && string(was) == text {
@@ -108,9 +116,12 @@ func lendable(objects string) bool {
 	return objects != "" && !strings.ContainsAny(objects, "\n\r") && filepath.IsAbs(objects)
 }
 
-func (r *repo) path(o OID) string {
+func (r *repo) path(o OID) string { return looseAt(filepath.Join(r.dir, "objects"), o) }
+
+// looseAt is where an object is that is in no pack.
+func looseAt(objects string, o OID) string {
 	name := o.String()
-	return filepath.Join(r.dir, "objects", name[:2], name[2:])
+	return filepath.Join(objects, name[:2], name[2:])
 }
 
 // has reports that the object is kept here, and not lent.
@@ -127,32 +138,40 @@ func (r *repo) has(o OID) bool {
 
 // put keeps an object once flush has been called, and returns its name.
 func (r *repo) put(kind string, content []byte) (OID, error) {
-	head := fmt.Appendf(nil, "%s %d\x00", kind, len(content))
+	return r.putText(kind, func(to io.Writer) error { _, err := to.Write(content); return err })
+}
+
+// putText is put of what write writes, each time the same.
+func (r *repo) putText(kind string, write func(to io.Writer) error) (o OID, err error) {
+	var size counter
+	if err := write(&size); err != nil {
+		return o, err
+	}
+	object := func(to io.Writer) error {
+		if _, err := fmt.Fprintf(to, "%s %d\x00", kind, size); err != nil {
+			return err
+		}
+		return write(to)
+	}
 	sum := sha1.New()
-	sum.Write(head)
-	sum.Write(content)
-	o := OID(sum.Sum(nil))
-	if r.has(o) {
+	if err := object(sum); err != nil {
+		return o, err
+	}
+	if o = OID(sum.Sum(nil)); r.has(o) {
 		return o, nil
 	}
 	if err := os.Mkdir(r.drafts(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return o, err
 	}
-	f, err := os.CreateTemp(r.drafts(), "")
+	r.mu.Lock()
+	r.count++
+	n := r.count
+	r.mu.Unlock()
+	f, err := os.OpenFile(r.draft(n), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return o, err
 	}
-	z, err := zlib.NewWriterLevel(f, zlib.BestSpeed)
-	if err == nil {
-		_, err = z.Write(head)
-	}
-	if err == nil {
-		_, err = z.Write(content)
-	}
-	if err == nil {
-		err = z.Close()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(deflate(f, object), f.Close()); err != nil {
 		return o, errors.Join(err, os.Remove(f.Name()))
 	}
 	r.mu.Lock()
@@ -160,9 +179,34 @@ func (r *repo) put(kind string, content []byte) (OID, error) {
 	if _, twice := r.fresh[o]; twice {
 		return o, os.Remove(f.Name())
 	}
-	r.fresh[o] = f.Name()
+	r.fresh[o] = n
 	return o, nil
 }
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// deflaters are used again: each takes more than a MiB.
+var deflaters = sync.Pool{New: func() any {
+	z, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
+	if err != nil {
+		panic(err) // it is a level
+	}
+	return z
+}}
+
+// deflate writes an object as a file has it that is in no pack.
+func deflate(to io.Writer, object func(to io.Writer) error) error {
+	z := deflaters.Get().(*zlib.Writer)
+	defer func() { z.Reset(nil); deflaters.Put(z) }()
+	z.Reset(to)
+	return errors.Join(object(z), z.Close())
+}
+
+// draft is where a draft is.
+func (r *repo) draft(n int) string { return filepath.Join(r.drafts(), strconv.Itoa(n)) }
 
 // flush gives the objects that were put their names, once they are on the disk: one that is at
 // its name is whole, whenever the power fails. It blocks for the disk.
@@ -172,11 +216,11 @@ func (r *repo) flush() error {
 	if len(r.fresh) == 0 {
 		return nil
 	}
-	files, dirs := slices.Collect(maps.Values(r.fresh)), map[string]bool{filepath.Join(r.dir, "objects"): true}
-	if err := syncPaths(files); err != nil {
+	drafts, dirs := slices.Collect(maps.Values(r.fresh)), map[string]bool{filepath.Join(r.dir, "objects"): true}
+	if err := syncAll(len(drafts), func(i int) error { return syncPath(r.draft(drafts[i])) }); err != nil {
 		return err
 	}
-	for o, file := range r.fresh {
+	for o, n := range r.fresh {
 		dir := filepath.Dir(r.path(o))
 		if !dirs[dir] {
 			dirs[dir] = true
@@ -184,7 +228,7 @@ func (r *repo) flush() error {
 				return err
 			}
 		}
-		if err := os.Rename(file, r.path(o)); err != nil {
+		if err := os.Rename(r.draft(n), r.path(o)); err != nil {
 			return err
 		}
 	}
@@ -234,15 +278,35 @@ func (r *repo) gitAt(ctx context.Context, at, reads []string, input []byte, out 
 // errGone says that a content is not kept any more.
 var errGone = errors.New("its former content is not kept any more")
 
-// blobs hands the contents of blobs on, in order. An error of errGone says that one of
-// them is nowhere, or not as it was.
+// blobs hands the contents of blobs on, first of those that are in no pack, which need no git. An
+// error of errGone says that one of them is nowhere, or not as it was.
 func (r *repo) blobs(ctx context.Context, names []OID, each func(o OID, content []byte) error) error {
-	if len(names) == 0 {
-		return nil
-	}
 	var input bytes.Buffer
+	var packed []OID
 	for _, o := range names {
-		input.WriteString(o.String() + "\n")
+		content, ok, err := r.loose(ctx, o)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			if info, err := os.Lstat(looseAt(r.lent, o)); r.lent != "" && err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+				return errGone // a git would wait for what is written to it
+			}
+			input.WriteString(o.String() + "\n")
+			packed = append(packed, o)
+		default:
+			err := each(o, content)
+			r.memory.give(len(content))
+			if err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if len(packed) == 0 {
+		return nil
 	}
 	in, out := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
@@ -253,7 +317,7 @@ func (r *repo) blobs(ctx context.Context, names []OID, each func(o OID, content 
 		_ = out.CloseWithError(err)
 		done <- err
 	}()
-	err := readBatch(bufio.NewReaderSize(in, 64<<10), names, each)
+	err := r.readBatch(ctx, bufio.NewReaderSize(in, 64<<10), packed, each)
 	_ = in.CloseWithError(io.ErrClosedPipe)
 	if err != nil {
 		cancel()
@@ -262,8 +326,9 @@ func (r *repo) blobs(ctx context.Context, names []OID, each func(o OID, content 
 	return err
 }
 
-// readBatch reads what cat-file --batch prints.
-func readBatch(in *bufio.Reader, names []OID, each func(o OID, content []byte) error) error {
+// readBatch reads what cat-file --batch prints: what was only lent, as no pack is made here.
+func (r *repo) readBatch(ctx context.Context, in *bufio.Reader, names []OID, each func(o OID, content []byte) error,
+) error {
 	for _, o := range names {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -274,8 +339,11 @@ func readBatch(in *bufio.Reader, names []OID, each func(o OID, content []byte) e
 			return errGone
 		}
 		size, err := strconv.ParseInt(words[2], 10, 64)
-		if err != nil || size < 0 || size > maxBlob {
+		if err != nil || size < 0 || size > r.most {
 			return errGone
+		}
+		if err := r.memory.take(ctx, int(size)); err != nil {
+			return err
 		}
 		content := make([]byte, size)
 		if _, err := io.ReadFull(in, content); err != nil {
@@ -290,22 +358,71 @@ func readBatch(in *bufio.Reader, names []OID, each func(o OID, content []byte) e
 		if err := each(o, content); err != nil {
 			return err
 		}
+		r.memory.give(len(content))
 	}
 	return nil
 }
 
+// loose reads a blob that is in no pack. Where it cannot, git may. The memory is the caller's to give
+// back. The error is that there is none.
+func (r *repo) loose(ctx context.Context, o OID) (content []byte, ok bool, err error) {
+	var full error
+	take := func(n int) error { full = r.memory.take(ctx, n); return full }
+	for _, from := range []struct {
+		objects string
+		most    int64
+	}{{filepath.Join(r.dir, "objects"), maxBlob}, {r.lent, r.most}} {
+		if from.objects == "" {
+			continue
+		}
+		f, err := regular.Open(looseAt(from.objects, o), os.O_RDONLY)
+		if err != nil {
+			continue
+		}
+		content, err := inflate(f, from.most, take)
+		if err = errors.Join(err, f.Close()); err == nil && hashOf(content) == o {
+			return content, true, nil
+		}
+		if full != nil {
+			return nil, false, full
+		}
+		r.memory.give(len(content))
+	}
+	return nil, false, nil
+}
+
+// inflate reads a blob as a file has it that is in no pack: behind its kind and size. take is asked
+// for memory; the content is as long as what was taken, and after an error of no use.
+func inflate(f io.Reader, most int64, take func(n int) error) (content []byte, err error) {
+	z, err := zlib.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(z)
+	head, err := in.ReadSlice(0)
+	if err != nil {
+		return nil, err
+	}
+	kind, text, _ := strings.Cut(strings.TrimSuffix(string(head), "\x00"), " ")
+	size, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || kind != "blob" || size < 0 || size > most {
+		return nil, errGone
+	}
+	if err := take(int(size)); err != nil {
+		return nil, err
+	}
+	content = make([]byte, size)
+	if _, err = io.ReadFull(in, content); err != nil {
+		return content, err
+	}
+	if _, err = in.ReadByte(); err != io.EOF {
+		return content, errGone
+	}
+	return content, nil
+}
+
 // maxBlob bounds a content that is read back, in bytes.
 const maxBlob = 1 << 30
-
-// own keeps blobs here that were only lent, so that they outlive the lender's.
-func (r *repo) own(ctx context.Context, names []OID) error {
-	slices.SortFunc(names, func(a, b OID) int { return bytes.Compare(a[:], b[:]) })
-	names = slices.DeleteFunc(slices.Compact(names), func(o OID) bool { return o.IsZero() || r.has(o) })
-	return r.blobs(ctx, names, func(_ OID, content []byte) error {
-		_, err := r.put("blob", content)
-		return err
-	})
-}
 
 // tree keeps a tree of git's with these files: symlinks and regular files, of whose modes
 // git keeps whether their owner may execute them.

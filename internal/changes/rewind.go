@@ -41,7 +41,7 @@ type Plan struct {
 // is kept of the session. force names files, as Shown does, that are taken back though
 // something else happened to them. It blocks for the disk and for git, until ctx ends.
 func (e *Engine) PlanRewind(ctx context.Context, f Folder, steps []Step, force []string, keep bool) (Plan, error) {
-	_, release, err := e.acquire(ctx, f.SessionID)
+	s, release, err := e.acquire(ctx, f.SessionID)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -57,7 +57,7 @@ func (e *Engine) PlanRewind(ctx context.Context, f Folder, steps []Step, force [
 	if len(steps) == 0 {
 		return p.plan, nil
 	}
-	at, r, err := e.open(f)
+	at, r, err := e.open(s, f)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -95,7 +95,7 @@ func (p *planner) make(ctx context.Context, all []net) (Plan, error) {
 		if n.Before.IsFolder() && !n.After.There() || n.After.IsFolder() && !n.Before.There() {
 			continue // once all files are known
 		}
-		if err := p.file(n); err != nil {
+		if err := p.file(ctx, n); err != nil {
 			return Plan{}, err
 		}
 	}
@@ -126,7 +126,7 @@ func (p *planner) make(ctx context.Context, all []net) (Plan, error) {
 	if len(p.plan.Conflicts) > 0 || !p.keep {
 		return p.plan, nil
 	}
-	rec, err := keepList(ctx, p.repo, p.list)
+	rec, err := keepList(p.repo, p.list)
 	p.plan.Changes = rec.Changes
 	return p.plan, err
 }
@@ -137,7 +137,7 @@ func (p *planner) below(dir string) bool {
 }
 
 // file plans for what is no folder that came or went.
-func (p *planner) file(n net) error {
+func (p *planner) file(ctx context.Context, n net) error {
 	shown := Shown(n.Path)
 	forced := slices.Contains(p.force, shown) || slices.Contains(p.force, shown+"/")
 	is, _, err := p.tree.state(n.Path, n.After)
@@ -158,11 +158,11 @@ func (p *planner) file(n net) error {
 	case n.leftOut():
 		p.conflict(shown, "it is too long to be kept, or could not be")
 		return nil
-	case n.Shared:
-		p.conflict(shown, "somebody else was at work in the folder meanwhile, who may have changed it")
-		return nil
 	case n.broken:
 		p.conflict(shown, "somebody else changed it between two turns")
+		return nil
+	case n.Shared:
+		p.conflict(shown, "somebody else was at work in the folder meanwhile, who may have changed it")
 		return nil
 	case is != n.After:
 		p.conflict(shown, "it has changed since the session last wrote it")
@@ -173,7 +173,7 @@ func (p *planner) file(n net) error {
 		return nil
 	}
 	if is.inDiff() || is.Left != "" && is.isFile() { // so that it can come back
-		if is, err = p.save(n.Path, is); err != nil {
+		if is, err = p.save(ctx, n.Path, is); err != nil {
 			p.conflict(shown, fmt.Sprintf("what is there now cannot be kept: %v", err))
 			return nil
 		}
@@ -183,7 +183,7 @@ func (p *planner) file(n net) error {
 }
 
 // save keeps the content that a file has now.
-func (p *planner) save(rel string, is State) (State, error) {
+func (p *planner) save(ctx context.Context, rel string, is State) (State, error) {
 	if is.Left == "" && p.repo.has(is.OID) {
 		return is, nil
 	}
@@ -193,15 +193,17 @@ func (p *planner) save(rel string, is State) (State, error) {
 		return is, err
 	}
 	defer unix.Close(fd)
-	content, r, err := contentAt(fd, name, maxSaved)
+	if !p.keep {
+		o, r, err := hashAt(fd, name, maxSaved)
+		return State{Mode: r.mode, OID: o}, err
+	}
+	content, r, err := p.repo.memory.contentAt(ctx, fd, name, maxSaved)
 	if err != nil {
 		return is, err
 	}
-	is = State{Mode: r.mode, OID: hashOf(content)}
-	if p.keep {
-		_, err = p.repo.put("blob", content)
-	}
-	return is, err
+	defer p.repo.memory.give(len(content))
+	o, err := p.repo.put("blob", content)
+	return State{Mode: r.mode, OID: o}, err
 }
 
 // maxSaved bounds a file that a rewind removes or changes, in bytes.
@@ -334,11 +336,11 @@ func (t *workTree) state(rel string, like State) (State, raw, error) {
 		s.Left = r.identity()
 		return s, r, nil
 	}
-	content, r, err := contentAt(fd, name, maxSaved)
+	o, r, err := hashAt(fd, name, maxSaved)
 	if err != nil {
 		return State{}, r, err
 	}
-	return State{Mode: r.mode, OID: hashOf(content)}, r, nil
+	return State{Mode: r.mode, OID: o}, r, nil
 }
 
 // names are those in a folder.

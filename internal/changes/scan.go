@@ -30,9 +30,13 @@ type folder struct {
 	Path   string // "" is the top
 	Mode   uint32
 	Stamp  stamp
-	Ignore stamp // of its .gitignore
-	Racy   bool
+	Ignore stamp  // of its .gitignore; unsure where that may be another by now
+	Racy   bool   // there may be other names in it by now without that its stamp shows it
 	Files  []file // by name
+
+	// Ignored are names that were found to be ignored, sorted, a folder's with a slash behind it. What
+	// is neither here nor in Files has to be asked about.
+	Ignored []string
 }
 
 // manifest is a folder as it was recorded.
@@ -41,7 +45,6 @@ type manifest struct {
 	Index, Exclude stamp // of the user's files
 	Rules          OID   // what info/exclude said
 	Folders        []folder
-	Ignored        []string // folders that are ignored, by path
 
 	// What is kept of the session so far.
 	Bytes, Count int64
@@ -64,6 +67,16 @@ func (m *manifest) state(rel string) State {
 		}
 	}
 	return State{}
+}
+
+// nested reports that a path is in a repository inside the folder, which was not entered.
+func (m *manifest) nested(rel string) bool {
+	for rel = path.Dir(rel); rel != "."; rel = path.Dir(rel) {
+		if s := m.state(rel); s.IsFolder() && s.Left != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *manifest) folder(rel string) *folder {
@@ -94,6 +107,8 @@ type Limits struct {
 	File  int64 // bytes of a file
 	Bytes int64 // of a session
 	Files int64 // that are kept of a session
+	// Memory is how many bytes of it a call may take, and all of them together half as many more.
+	Memory int64
 }
 
 // scanner makes a manifest of a folder.
@@ -143,10 +158,17 @@ func scan(ctx context.Context, r *repo, p place, limits Limits, was *manifest) (
 	return s.now, err
 }
 
+// ignoreStamp is that of a folder's .gitignore.
 func (s *scanner) ignoreStamp(fd int) stamp {
 	r, _ := statAt(fd, ".gitignore")
+	if r.stamp != (stamp{}) && !r.settled(s.at) {
+		return unsure
+	}
 	return r.stamp
 }
+
+// unsure is the stamp of a file that may be changed without that its own shows it.
+var unsure = stamp{Ino: -1}
 
 // parallel calls with each number below n, on all processors.
 func (s *scanner) parallel(n int, call func(i int)) {
@@ -168,38 +190,6 @@ func (s *scanner) parallel(n int, call func(i int)) {
 	}
 	workers.Wait()
 }
-
-// again looks at the files that were there before. False: there may be others by now, or
-// others may be ignored.
-func (s *scanner) again(ctx context.Context) (bool, error) {
-	if s.was == nil || s.was.Index != s.now.Index || s.was.Exclude != s.now.Exclude {
-		return false, nil
-	}
-	s.now.Rules, s.now.Ignored = s.was.Rules, s.was.Ignored
-	s.now.Folders = make([]folder, len(s.was.Folders))
-	err := s.eachFolder(ctx, func(i int) error {
-		was := &s.was.Folders[i]
-		if was.Racy {
-			return errMoved
-		}
-		names := make([]string, len(was.Files))
-		for i := range was.Files {
-			names[i] = was.Files[i].Name
-		}
-		f, err := s.look(ctx, was.Path, names, was, nil)
-		if err == nil && (f.Stamp != was.Stamp || f.Ignore != was.Ignore || f.Mode != was.Mode) {
-			err = errMoved
-		}
-		s.now.Folders[i] = f
-		return err
-	})
-	if errors.Is(err, errMoved) {
-		return false, nil
-	}
-	return true, err
-}
-
-var errMoved = errors.New("a folder has changed")
 
 func (s *scanner) eachFolder(ctx context.Context, look func(i int) error) error {
 	var failed atomic.Pointer[error]
@@ -247,7 +237,8 @@ func (s *scanner) anew(ctx context.Context) error {
 			dirs[dir] = nil
 		}
 	}
-	if err := s.bare(ctx, dirs, files); err != nil {
+	ignored, err := s.bare(ctx, dirs, files)
+	if err != nil {
 		return err
 	}
 	trusted, err := s.trust(ctx, files)
@@ -261,9 +252,12 @@ func (s *scanner) anew(ctx context.Context) error {
 	slices.SortFunc(s.now.Folders, func(a, b folder) int { return strings.Compare(a.Path, b.Path) })
 	if err = s.eachFolder(ctx, func(i int) error {
 		rel := s.now.Folders[i].Path
-		f, err := s.look(ctx, rel, dirs[rel], s.wasAt(rel), func(rel string) (listed, bool) {
-			return files[rel], trusted[rel]
+		f, err := s.look(ctx, rel, dirs[rel], s.wasAt(rel), func(rel string) listed {
+			l := files[rel]
+			l.trusted = trusted[rel]
+			return l
 		})
+		f.Ignored = slices.Sorted(slices.Values(ignored[rel]))
 		s.now.Folders[i] = f
 		return err
 	}); err != nil {
@@ -278,15 +272,14 @@ func parent(rel string) string {
 	return dir
 }
 
-// bare adds the folders to dirs that have no file which git names, and are not ignored.
-func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[string]listed) error {
-	known, seen := map[string]bool{}, false
-	if s.was != nil && s.was.Exclude == s.now.Exclude && s.sameRules() {
-		for _, dir := range s.was.Ignored {
-			known[dir] = true
-		}
-		seen = s.was.Index == s.now.Index // else a folder may have had nothing but tracked files
-	}
+// bare adds the folders to dirs that have no file which git names, and are not ignored. It returns
+// the names of those that are, by the folder that they are in.
+func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[string]listed) (
+	ignored map[string][]string, err error,
+) {
+	ignored = map[string][]string{}
+	known := s.was != nil && s.was.Exclude == s.now.Exclude && s.sameRules()
+	seen := known && s.was.Index == s.now.Index // else a folder may have had nothing but tracked files
 	level := make([]string, 0, len(dirs))
 	for dir := range dirs {
 		level = append(level, dir)
@@ -296,15 +289,15 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 		for _, dir := range level {
 			names, err := s.subfolders(dir)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, name := range names {
 				rel := path.Join(dir, name)
 				_, has := dirs[rel]
 				switch {
 				case has, name == ".git", files[rel].folder, s.place.skips(rel):
-				case known[rel]:
-					s.now.Ignored = append(s.now.Ignored, rel)
+				case known && s.was.folder(dir).ignores(name+"/"):
+					ignored[dir] = append(ignored[dir], name+"/")
 				case seen && s.was.folder(rel) != nil:
 					dirs[rel] = nil
 					next = append(next, rel)
@@ -313,16 +306,17 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 				}
 			}
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
 		}
-		ignored, err := s.repo.ignored(ctx, s.place, ask)
+		found, err := s.repo.ignored(ctx, s.place, ask)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, rel := range ask {
-			if ignored[rel] {
-				s.now.Ignored = append(s.now.Ignored, rel)
+			if found[rel] {
+				dir := strings.TrimSuffix(parent(rel), "/")
+				ignored[dir] = append(ignored[dir], path.Base(rel)+"/")
 				continue
 			}
 			dirs[rel] = nil
@@ -330,10 +324,10 @@ func (s *scanner) bare(ctx context.Context, dirs map[string][]string, files map[
 		}
 		level = next
 		if len(dirs) > maxListed {
-			return errTooMany
+			return nil, errTooMany
 		}
 	}
-	return nil
+	return ignored, nil
 }
 
 // sameRules reports that no .gitignore has changed that was there.
@@ -349,7 +343,7 @@ func (s *scanner) sameRules() bool {
 		}
 		is := s.ignoreStamp(fd)
 		unix.Close(fd)
-		if is != f.Ignore || f.Ignore != (stamp{}) && f.Racy {
+		if is != f.Ignore || is == unsure {
 			return false
 		}
 	}
@@ -357,25 +351,35 @@ func (s *scanner) sameRules() bool {
 }
 
 // subfolders are the folders in one, by name.
-func (s *scanner) subfolders(dir string) ([]string, error) {
+func (s *scanner) subfolders(dir string) (names []string, err error) {
+	err = s.entries(dir, func(e fs.DirEntry) error {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+		return nil
+	})
+	return names, err
+}
+
+// entries calls with what is in a folder, until that fails.
+func (s *scanner) entries(dir string, each func(e fs.DirEntry) error) error {
 	f, err := s.tree.folder(dir)
 	if err != nil {
 		if dir == "" {
-			return nil, err
+			return err
 		}
-		return nil, nil // gone, or not to be read
+		return nil // gone, or not to be read
 	}
 	defer f.Close()
-	var names []string
 	for {
 		entries, err := f.ReadDir(1024)
 		for _, e := range entries {
-			if e.Type() == fs.ModeDir {
-				names = append(names, e.Name())
+			if err := each(e); err != nil {
+				return err
 			}
 		}
 		if err != nil {
-			return names, nil //nolint:nilerr // of a folder that cannot be read there is no more
+			return nil //nolint:nilerr // of a folder that cannot be read there is no more
 		}
 	}
 }
@@ -403,6 +407,9 @@ func (s *scanner) trust(ctx context.Context, files map[string]listed) (map[strin
 	if len(asked) == 0 || !lendable(s.place.objects) {
 		return trusted, nil
 	}
+	if err := s.repo.memory.take(ctx, askedSize*len(asked)); err != nil {
+		return nil, err
+	}
 	sizes, err := s.repo.sizes(ctx, names)
 	if err != nil {
 		return nil, err
@@ -415,7 +422,7 @@ func (s *scanner) trust(ctx context.Context, files map[string]listed) (map[strin
 	}
 	for _, rel := range asked {
 		l := files[rel]
-		if size, ok := sizes[l.oid]; ok && size == l.stamp.Size && !converted[rel] {
+		if size, ok := sizes[l.oid]; ok && size == l.stamp.Size && size <= s.limits.File && !converted[rel] {
 			trusted[rel] = true
 		}
 	}
@@ -424,7 +431,7 @@ func (s *scanner) trust(ctx context.Context, files map[string]listed) (map[strin
 
 // look records a folder and its files of these names.
 func (s *scanner) look(ctx context.Context, rel string, names []string, was *folder,
-	of func(rel string) (listed, bool),
+	of func(rel string) listed,
 ) (f folder, err error) {
 	f.Path = rel
 	fd, err := s.tree.open(rel, unix.O_PATH|unix.O_DIRECTORY)
@@ -438,18 +445,20 @@ func (s *scanner) look(ctx context.Context, rel string, names []string, was *fol
 	}
 	r := rawOf(&st)
 	f.Mode, f.Stamp, f.Ignore = r.mode, r.stamp, s.ignoreStamp(fd)
-	f.Racy = !r.settled(s.at) || f.Ignore != (stamp{}) && !f.Ignore.settled(s.at)
+	f.Racy = !r.settled(s.at)
 	f.Files = make([]file, 0, len(names))
 	for i, name := range names {
 		before := was.at(i, name)
 		var l listed
-		trusted := false
 		if of != nil {
-			l, trusted = of(path.Join(rel, name))
+			l = of(path.Join(rel, name))
 		}
-		is, err := s.lookAt(fd, rel, name, before, l, trusted)
+		is, err := s.lookAt(ctx, fd, rel, name, before, l)
 		if err != nil {
 			return f, err
+		}
+		if of == nil && before.State != is.State && (is.State.Left == noRepository || is.State.Left == noHead) {
+			return f, errMoved // git may enter it now
 		}
 		if before == nil || *before != is {
 			s.changed.Store(true)
@@ -490,7 +499,7 @@ func (f *folder) at(i int, name string) *file {
 }
 
 // lookAt records one file, whose former state may be known.
-func (s *scanner) lookAt(fd int, dir, name string, before *file, l listed, trusted bool) (file, error) {
+func (s *scanner) lookAt(ctx context.Context, fd int, dir, name string, before *file, l listed) (file, error) {
 	r, err := statAt(fd, name)
 	if err != nil {
 		return file{}, nil //nolint:nilerr // it is not there
@@ -512,15 +521,15 @@ func (s *scanner) lookAt(fd int, dir, name string, before *file, l listed, trust
 		is.State.OID, is.State.Left = before.State.OID, before.State.Left
 		return is, nil
 	}
-	if trusted && l.fits(r, s.now.Index) {
+	if l.trusted && l.fits(r, s.now.Index) {
 		is.State.OID = l.oid
 		return is, nil
 	}
-	return s.read(fd, is)
+	return s.read(ctx, fd, is)
 }
 
 // read keeps a file's content, as far as it may.
-func (s *scanner) read(fd int, is file) (file, error) {
+func (s *scanner) read(ctx context.Context, fd int, is file) (file, error) {
 	leave := func(r raw) (file, error) {
 		is.State = State{Mode: r.mode, Left: r.identity()}
 		is.Stamp, is.Racy = r.stamp, !r.settled(s.at)
@@ -529,10 +538,15 @@ func (s *scanner) read(fd int, is file) (file, error) {
 	if is.Stamp.Size > s.limits.File {
 		return leave(raw{is.Stamp, is.State.Mode, 0})
 	}
-	content, r, err := contentAt(fd, is.Name, s.limits.File)
+	mem := s.repo.memory.beside()
+	defer mem.part.End()
+	content, r, err := mem.contentAt(ctx, fd, is.Name, s.limits.File)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return file{}, nil
+	case errors.Is(err, errTaken), ctx.Err() != nil:
+		return is, err
+
 	case err != nil: // it cannot be read, or does not hold still
 		return leave(raw{is.Stamp, is.State.Mode, 0})
 	}
@@ -552,19 +566,22 @@ func (s *scanner) read(fd int, is file) (file, error) {
 	return is, nil
 }
 
-// difference is what has changed from one manifest to the next, by path.
-func difference(before, after *manifest) []Change {
-	var out []Change
-	before.each(func(rel string, s State) {
-		if is := after.state(rel); is != s {
-			out = append(out, Change{Path: rel, Before: s, After: is})
+// difference is what has changed from one manifest to the next, by path. take is asked before each.
+func difference(before, after *manifest, take func(path string) error) (out []Change, err error) {
+	add := func(rel string, was, is State) {
+		if was == is || err != nil {
+			return
 		}
-	})
+		if err = take(rel); err == nil {
+			out = append(out, Change{Path: rel, Before: was, After: is})
+		}
+	}
+	before.each(func(rel string, s State) { add(rel, s, after.state(rel)) })
 	after.each(func(rel string, s State) {
-		if !before.state(rel).There() {
-			out = append(out, Change{Path: rel, After: s})
+		if was := before.state(rel); !was.There() {
+			add(rel, was, s)
 		}
 	})
 	slices.SortFunc(out, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
-	return out
+	return out, err
 }

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"context"
 	"path"
 	"path/filepath"
 	"strings"
@@ -89,44 +90,66 @@ func overlap(a, b string) bool {
 
 // share ends a turn's window, and marks which of its changes another session's turn may have
 // made: one that has the same path among its own, or will have.
-func (e *Engine) share(f Folder, list []Change, top string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	own := e.windowOf(f)
-	if own == nil { // the daemon was restarted in the turn
-		own = &window{folder: f, top: top}
-		e.windows = append(e.windows, own)
+func (e *Engine) share(ctx context.Context, s *session, f Folder, list []Change, top string) error {
+	own, open := e.beside(f, top)
+	may := make([][]int, len(open)) // changes that each of them may have made
+	before := s.memory.part.Size()
+	for i, other := range open {
+		m, err := readManifest(ctx, &s.memory, e.path(other.folder, manifestName))
+		if err != nil {
+			return err
+		}
+		for n, c := range list {
+			rel, err := filepath.Rel(other.top, filepath.Join(top, c.Path))
+			if m != nil && err == nil && filepath.IsLocal(rel) && m.state(rel) != c.After {
+				may[i] = append(may[i], n)
+			}
+		}
+		s.memory.give(s.memory.part.Size() - before) // the next one takes its place
 	}
 	wrote := map[string]State{}
 	for _, c := range list {
 		wrote[filepath.Join(top, c.Path)] = c.Before
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, other := range open {
+		for _, n := range may[i] {
+			list[n].Shared = list[n].Shared || other.to.IsZero() // else it is known by now what it wrote
+		}
+	}
 	for _, other := range e.windows {
-		over := !other.to.IsZero() && other.to.Before(own.from)
-		if other.folder.SessionID == f.SessionID || !overlap(other.top, top) || over {
+		if other.to.IsZero() || !own.meets(other) {
 			continue
 		}
-		var open *manifest
-		if other.to.IsZero() {
-			if open = readManifest(e.path(other.folder, manifestName)); open == nil {
-				continue
-			}
-		}
 		for i := range list {
-			c := &list[i]
-			at := filepath.Join(top, c.Path)
-			switch {
-			case open == nil:
-				if _, ok := other.wrote[at]; ok {
-					c.Shared = true
-				}
-			default:
-				rel, err := filepath.Rel(other.top, at)
-				if err == nil && filepath.IsLocal(rel) && open.state(rel) != c.After {
-					c.Shared = true
-				}
+			if _, ok := other.wrote[filepath.Join(top, list[i].Path)]; ok {
+				list[i].Shared = true
 			}
 		}
 	}
 	own.to, own.wrote = time.Now(), wrote
+	return nil
+}
+
+// beside is a session's window, and the open ones of others.
+func (e *Engine) beside(f Folder, top string) (own *window, open []*window) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if own = e.windowOf(f); own == nil { // the daemon was restarted in the turn
+		own = &window{folder: f, top: top}
+		e.windows = append(e.windows, own)
+	}
+	for _, other := range e.windows {
+		if other.to.IsZero() && own.meets(other) {
+			open = append(open, other)
+		}
+	}
+	return own, open
+}
+
+// meets reports that another session was at work in the same folder, before this one ended.
+func (w *window) meets(other *window) bool {
+	over := !other.to.IsZero() && other.to.Before(w.from)
+	return other.folder.SessionID != w.folder.SessionID && overlap(other.top, w.top) && !over
 }

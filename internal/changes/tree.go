@@ -3,6 +3,7 @@ package changes
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path"
@@ -124,62 +125,79 @@ var errChanging = errors.New("it was written to while it was read")
 // errLong says that a file has more than is kept.
 var errLong = errors.New("it is too long to be kept")
 
-// content reads a regular file, or where a link leads, and says how it was.
-func contentAt(fd int, name string, most int64) ([]byte, raw, error) {
+// readAt writes what a regular file has, or where a link leads, to what into returns, and says how it was. into is
+// called again where the file was written to meanwhile.
+func readAt(fd int, name string, most int64, into func(size int64) (io.Writer, error)) (raw, error) {
 	for range 3 {
 		r, err := statAt(fd, name)
 		if err != nil {
-			return nil, r, err
+			return r, err
 		}
-		var text []byte
 		if r.mode&unix.S_IFMT == unix.S_IFLNK {
-			text, err = linkAt(fd, name)
+			err = linkAt(fd, name, into)
 		} else {
-			text, r, err = fileAt(fd, name, most)
+			r, err = fileAt(fd, name, most, into)
 		}
 		if err != nil && !errors.Is(err, errChanging) {
-			return nil, r, err
+			return r, err
 		}
 		if after, failed := statAt(fd, name); err == nil && failed == nil && after == r {
-			return text, r, nil
+			return r, nil
 		}
 	}
-	return nil, raw{}, errChanging
+	return raw{}, errChanging
 }
 
-func linkAt(fd int, name string) ([]byte, error) {
+func linkAt(fd int, name string, into func(size int64) (io.Writer, error)) error {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, name, buf)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return buf[:n], nil
+	to, err := into(int64(n))
+	if err == nil {
+		_, err = to.Write(buf[:n])
+	}
+	return err
 }
 
-func fileAt(fd int, name string, most int64) ([]byte, raw, error) {
+func fileAt(fd int, name string, most int64, into func(size int64) (io.Writer, error)) (raw, error) {
 	in, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, raw{}, err
+		return raw{}, err
 	}
 	f := os.NewFile(uintptr(in), name)
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(in, &st); err != nil {
-		return nil, raw{}, err
+		return raw{}, err
 	}
 	r := rawOf(&st)
 	switch {
 	case r.mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, r, errChanging
+		return r, errChanging
 	case r.Size > most:
-		return nil, r, errLong
+		return r, errLong
 	}
-	text := make([]byte, r.Size)
-	if _, err := io.ReadFull(f, text); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errChanging
-		}
-		return nil, r, err
+	to, err := into(r.Size)
+	if err != nil {
+		return r, err
 	}
-	return text, r, nil
+	if _, err = io.CopyN(to, f, r.Size); errors.Is(err, io.EOF) {
+		err = errChanging
+	}
+	return r, err
+}
+
+// hashAt is the name that the content has which is there, and how it was.
+func hashAt(fd int, name string, most int64) (o OID, r raw, err error) {
+	var sum hash.Hash
+	r, err = readAt(fd, name, most, func(size int64) (io.Writer, error) {
+		sum = blobHash(size)
+		return sum, nil
+	})
+	if err == nil {
+		o = OID(sum.Sum(nil))
+	}
+	return o, r, err
 }

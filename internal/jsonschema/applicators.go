@@ -212,7 +212,11 @@ func (o *object) check(c *checker, m map[string]any, at *place, s *seen) bool {
 		}
 	}
 	if surplus != nil {
-		return c.fail(at, "additional properties %s not allowed", list(surplus))
+		there := ""
+		if len(o.properties) > 0 {
+			there = ": there are " + list(sorted(o.properties))
+		}
+		return c.fail(at, "additional properties %s not allowed%s", list(surplus), there)
 	}
 	return ok
 }

@@ -14,6 +14,10 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{`{"required":["a"]}`, `{}`, "missing property 'a'"},
 		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, "missing property 'b', which 'a' needs"},
 		{`{"items":{"additionalProperties":false}}`, `[{"a/b":1,"c":2}]`, "/0: additional properties 'a/b', 'c' not allowed"},
+		{
+			`{"properties":{"to":{},"as":{}},"additionalProperties":false}`, `{"too":1}`,
+			"additional properties 'too' not allowed: there are 'as', 'to'",
+		},
 		{`{"properties":{"a":false}}`, `{"a":1}`, "/a: not allowed"},
 		{`{"enum":["a",1,null]}`, `"b"`, "want 'a' or 1 or null"},
 		{`{"const":true}`, `1`, "want true"},

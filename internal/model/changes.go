@@ -5,6 +5,7 @@ package model
 type Recorded struct {
 	Changes string
 	Files   int
+	Unbegun bool // there is no record from before it
 }
 
 // ChangeStep is a turn or a rewind that has changed files. Missing says why a turn's changes

@@ -160,6 +160,7 @@ type Verdict struct {
 	Changes            bool   // a file, which can be shown before
 	Reads              bool   // the call changes nothing, whatever its arguments are
 	Delegates          bool   // the call is one of the built-in tool agent: the run loop makes it
+	Host               string // the hosted agent that makes its child's turns
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed
 	Path               string // that it is about (Invocation.Path)

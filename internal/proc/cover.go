@@ -88,6 +88,7 @@ func cover(who string, hidden Hidden, write []string) error {
 	if err != nil {
 		return err
 	}
+	read := hidden.Except
 	if hidden, err = hidden.listed(); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func cover(who string, hidden Hidden, write []string) error {
 		return err
 	}
 	_ = os.Mkdir(tmuxFolder(), 0o700) // as the first tmux makes it, which may start later
-	other := machine(append(slices.Clip(write), dir), append(gatherings(), temporary(write)...)...)
+	other := machine(append(slices.Concat(write, read), dir), append(gatherings(), temporary(write)...)...)
 	all := hidden.and(other)
 	links := linksOf(services)
 	kept, err := copyMounts(append(all.Except, "/dev/tty"))
@@ -149,7 +150,7 @@ func cover(who string, hidden Hidden, write []string) error {
 	}
 	for _, path := range folders {
 		if err := putOver(path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err !=
-			nil && !vanished(path, err) {
+			nil && !vanished(path, err) && !goes(path, err) {
 			return err
 		}
 	}
@@ -170,7 +171,9 @@ func coverOne(path string, links map[string]string) (folder bool, err error) {
 	case info.IsDir():
 		folder = true
 		if err = putOver(path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err == nil {
-			err = furnish(path, links)
+			if err = furnish(path, links); goes(path, err) {
+				err = nil
+			}
 		}
 	default:
 		err = putOver(path, os.DevNull, unix.MS_BIND, "")
@@ -219,13 +222,21 @@ func become(who string) error {
 	return os.WriteFile("/proc/self/gid_map", []byte(gid+" "+gid+" 1"), 0)
 }
 
-// vanished tells that an error comes from there being nothing at a path any more.
+// vanished tells that an error comes from there being nothing at a path any more. A mount may also
+// fail with EINVAL where its folder is removed meanwhile.
 func vanished(path string, err error) bool {
-	if !errors.Is(err, os.ErrNotExist) {
+	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EINVAL) {
 		return false
 	}
 	_, err = os.Lstat(path)
 	return errors.Is(err, os.ErrNotExist)
+}
+
+// goes tells that an error comes from the removal of a folder that we have covered. The cover goes
+// first: nothing is mounted there then, though the folder, of no links, is still found for a moment.
+func goes(path string, err error) bool {
+	var s unix.Stat_t
+	return (errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL)) && unix.Lstat(path, &s) == nil && s.Nlink == 0
 }
 
 // outOfReach reports that a path lies in a folder of another user's, in which nobody

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 // conceal is a jail in which home has a config folder with a key, and tools
@@ -374,4 +376,30 @@ func (j *jail) hide(paths ...string) {
 		j.t.Fatal(err)
 	}
 	j.view = view
+}
+
+// What is removed while it is being covered hides nothing any more, however the system says so.
+func TestAFolderThatIsRemovedMeanwhileNeedsNoCover(t *testing.T) {
+	there := t.TempDir()
+	for _, no := range []error{unix.ENOENT, unix.EINVAL, unix.EPERM} {
+		err := &os.PathError{Op: "cover", Path: there, Err: no}
+		if vanished(there, err) {
+			t.Errorf("%v: the folder is there, and is left uncovered", no)
+		}
+		if got, want := vanished(filepath.Join(there, "gone"), err), no != error(unix.EPERM); got != want {
+			t.Errorf("%v: got %v of a folder that is gone, want %v", no, got, want)
+		}
+	}
+	removed, err := os.Open(there) // which still finds it, as a path does while the removal goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removed.Close()
+	if err := os.Remove(there); err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d/.", removed.Fd())
+	if !goes(path, unix.EINVAL) || goes(path, unix.EPERM) || goes(t.TempDir(), unix.EINVAL) || goes(path, nil) {
+		t.Error("a folder goes if it is being removed, and says so")
+	}
 }

@@ -485,6 +485,37 @@ func TestSharedMemoryIsTheSandboxesOwn(t *testing.T) {
 	})
 }
 
+// What a program is to read it reads below /dev, too: that alone, and it writes nothing there.
+func TestAFolderBelowDevCanBeRead(t *testing.T) {
+	base, err := os.MkdirTemp("/dev/shm", "noused-test")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(base)
+	for _, dir := range []string{"work", "beside"} {
+		check(t, os.Mkdir(filepath.Join(base, dir), 0o755))
+		check(t, os.WriteFile(filepath.Join(base, dir, "file"), []byte("text\n"), 0o644))
+	}
+	inBoth(t, func(t *testing.T, set func(*jail) *jail, namespaces bool) {
+		j := set(imprison(t))
+		var err error
+		j.view, err = j.Sandboxed(Sandbox{Workdir: j.work, Read: []string{filepath.Join(base, "work")}})
+		check(t, err)
+		if exit, said := j.run("cd " + base + "/work && cat file && ls"); !exit.OK() || said != "text\nfile\n" {
+			t.Errorf("%v: %s", exit, said)
+		}
+		if exit, said := j.run("cat " + base + "/beside/file"); exit.OK() {
+			t.Errorf("beside it: %s", said)
+		}
+		if exit, said := j.run("echo x >" + base + "/work/file || echo x >" + base + "/work/new"); exit.OK() {
+			t.Errorf("it writes: %s", said)
+		}
+		if all, err := os.ReadDir(filepath.Join(base, "work")); err != nil || len(all) != 1 {
+			t.Errorf("there is %v, %v", all, err)
+		}
+	})
+}
+
 // Root's tools open no file by its number, past what its name lies in.
 func TestNoFileIsOpenedByItsNumber(t *testing.T) {
 	inBoth(t, func(t *testing.T, set func(*jail) *jail, _ bool) {

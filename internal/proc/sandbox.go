@@ -308,8 +308,14 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 	// tmux and Java look at no TMPDIR, and in /tmp nothing can be written.
 	cmd.Env = slices.Concat([]string{"TMUX_TMPDIR=" + tmp, "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=" + tmp}, cmd.Env,
 		[]string{"TMPDIR=" + tmp})
-	if len(hidden.Paths) > 0 {
-		cmd.Env = append(cmd.Env, HiddenVariable+"="+hidden.without(except...).String())
+	if len(hidden.Paths)+len(b.read) > 0 {
+		hidden = hidden.without(except...)
+		for _, path := range b.read { // where nobody hides it, the machine's covers may
+			if Resolve(path) == path {
+				hidden.Except = append(hidden.Except, path)
+			}
+		}
+		cmd.Env = append(cmd.Env, HiddenVariable+"="+hidden.String())
 	}
 }
 
@@ -364,7 +370,7 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 		}
 	}
 	if who == uncovered {
-		hidden = hidden.and(machine(paths))
+		hidden = hidden.and(machine(slices.Concat(hidden.Except, paths)))
 	} else {
 		if err := errors.Join(cover(who, hidden, paths), uncap()); err != nil {
 			return fmt.Errorf("sandbox: %w", err)

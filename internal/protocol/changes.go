@@ -41,7 +41,7 @@ type ChangedFile struct {
 	Added   int    `json:"added" doc:"lines"`
 	Removed int    `json:"removed" doc:"lines"`
 	Binary  bool   `json:"binary"`
-	Shared  bool   `json:"shared,omitzero" doc:"somebody else was at work in the folder meanwhile, and may have made the change"`
+	Shared  bool   `json:"shared,omitzero" doc:"somebody else may have made the change, or a part of it"`
 	LeftOut bool   `json:"left_out,omitzero" doc:"its content is not kept: it cannot be shown, or taken back"`
 }
 

@@ -124,6 +124,7 @@ type MessageStart struct {
 	Text        string       `json:"text,omitzero"`
 	Attachments []Attachment `json:"attachments,omitzero" wire:"added" doc:"images that were sent with the text"`
 	InputID     string       `json:"input_id,omitzero" wire:"added" doc:"of a user's message: the accepted text that it is"`
+	Child       *ChildRun    `json:"child,omitzero" wire:"added" doc:"of a message that nobody has sent: the child session in the background whose end it tells"`
 }
 
 // Attachment is an image that was sent with a text. Path is the daemon's own

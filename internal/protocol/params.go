@@ -203,7 +203,8 @@ type GetSystemParams struct{ Scope }
 // ListSkillsParams is the payload of list_skills.
 type ListSkillsParams struct {
 	Scope
-	Name string `json:"name,omitzero" doc:"only this skill, and its text; refused if there is none"`
+	Workdir string `json:"workdir,omitzero" wire:"added" doc:"absolute path: those of that folder, which needs no session; not with session_id"`
+	Name    string `json:"name,omitzero" doc:"only this skill, and its text; refused if there is none"`
 }
 
 // ListAgentsParams is the payload of list_agents.

@@ -45,6 +45,7 @@ type State struct {
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
 	Agent        string         `json:"agent" wire:"added" doc:"what makes the session's turns: a hosted agent, or noused, the daemon's own loop"`
 	Parent       *Parent        `json:"parent,omitzero" wire:"added" doc:"of a child session: the call that it was made for"`
+	Background   []ChildRun     `json:"background,omitzero" wire:"added" doc:"runs of children in the background that the session was not told the end of"`
 	As           string         `json:"as,omitzero" wire:"added" doc:"the named agent that makes the run; absent while idle"`
 	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model learns of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
@@ -294,6 +295,7 @@ type Message struct {
 	DurationMS  int64             `json:"duration_ms,omitzero" wire:"added" doc:"of the tool call, as its tool_end told it"`
 	NotRun      NotRun            `json:"not_run,omitzero" wire:"added" enum:"steered,aborted" doc:"of a tool call that was not run: why"`
 	InputID     string            `json:"input_id,omitzero" wire:"added" doc:"of a user's message: the accepted text that it is"`
+	Child       *ChildRun         `json:"child,omitzero" wire:"added" doc:"of a message that nobody has sent: the child session in the background whose end it tells"`
 }
 
 // CompactionEntry stands in get_messages for the entries it summarises.
@@ -421,6 +423,12 @@ type Parent struct {
 	SessionID  string `json:"session_id"`
 	RunID      string `json:"run_id"`
 	ToolCallID string `json:"tool_call_id"`
+}
+
+// ChildRun is the run of a child session in the background.
+type ChildRun struct {
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
 }
 
 // Working says what a run is doing. ToolName is that of the call that runs, ""

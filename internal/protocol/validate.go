@@ -209,8 +209,14 @@ func (ReloadToolsParams) validate() *Error { return nil }
 func (ShutdownParams) validate() *Error    { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
 func (GetSystemParams) validate() *Error   { return nil }
-func (ListSkillsParams) validate() *Error  { return nil }
 func (ListAgentsParams) validate() *Error  { return nil }
+
+func (p ListSkillsParams) validate() *Error {
+	if p.SessionID != "" && p.Workdir != "" {
+		return badField("workdir", "a session has its own folder")
+	}
+	return absolute(p.Workdir)
+}
 
 // Bounds of a context window, in tokens.
 const (

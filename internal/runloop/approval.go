@@ -101,7 +101,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
 		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked
-		guard.Delegates = rules.Delegates
+		guard.Delegates, guard.Host = rules.Delegates, rules.Host
 		return guard
 	}
 	return rules
@@ -116,9 +116,10 @@ func (m *machine) startCall(inv *model.Invocation, v model.Verdict) {
 	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
 	q := m.s.Run.Question
 	filled := q != nil && q.CallID == m.call.ID && len(q.Arguments) > 0 // the message has others
-	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
+	reads := v.Reads || m.searches(inv.ToolCall) || m.hosted()
+	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID, Reads: reads})
 	m.publish(m.toolStart(m.call))
-	w := work{tool: inv, before: m.recordFirst(v.Reads || m.searches(inv.ToolCall) || m.hosted())}
+	w := work{tool: inv, before: m.recordFirst(reads)}
 	m.call.Arguments, m.msg.calls = nil, nil
 	if len(inv.Arguments) > longArguments && !filled {
 		w.made, w.size, inv.Arguments = m.s.Calling(), len(inv.Arguments), nil
@@ -181,8 +182,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	}
 	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule,
-		Diff: diff,
-		Path: v.Path, Linked: v.Linked,
+		Diff: diff, Path: v.Path, Linked: v.Linked, Host: v.Host,
 		Options: append(options, session.ApprovalOption{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}),
 	})
 }

@@ -24,6 +24,7 @@ const (
 type change struct {
 	begun   bool   // the folder was to be recorded before something that may change it
 	former  bool   // and may have been by a former daemon
+	owed    bool   // and was, as it had begun something that may change the folder
 	missing string // why that could not be done
 	told    string // the latest reason that people have been told
 	then    func() // goes on once what has changed is recorded
@@ -35,6 +36,7 @@ type lateRecord struct {
 	gen   int // of the work; 0: there is none
 	runID string
 	turn  int
+	owed  bool // as that of change
 }
 
 type (
@@ -68,7 +70,7 @@ func (m *machine) recordFirst(reads bool) string {
 }
 
 func (in unrecordedIn) step(m *machine) {
-	m.giveUpLate()
+	m.giveUpLate(errOvertaken)
 	if m.s.Run != nil && m.change.begun && in.turn == m.turnName() {
 		m.changesMissing(in.why)
 	}
@@ -88,8 +90,9 @@ func (m *machine) resumeChange() {
 	m.change.former = run.Turn > 0
 	if n := len(steps); n > 0 && steps[n-1].RunID == run.ID && steps[n-1].Turn == run.Turn {
 		m.change.missing = steps[n-1].Missing
-		m.change.begun = m.change.missing != ""
 	}
+	m.change.owed = run.Changing && m.change.missing == ""
+	m.change.begun = m.change.owed || m.change.missing != ""
 }
 
 // tellUnrecorded says once why changes are not recorded.
@@ -137,6 +140,8 @@ func (in recordedIn) step(m *machine) {
 		in.rec = model.Recorded{}
 	case in.err != nil:
 		m.changesMissing(in.err.Error())
+	case in.rec.Unbegun && m.change.owed:
+		m.changesMissing(errUnbegun.Error())
 	}
 	then := m.change.then
 	m.turnRecorded(in.rec)
@@ -149,7 +154,7 @@ func (in slowRecordIn) step(m *machine) {
 		return
 	}
 	then := m.change.then
-	m.late = lateRecord{m.gen, m.s.Run.ID, m.s.Run.Turn}
+	m.late = lateRecord{m.gen, m.s.Run.ID, m.s.Run.Turn, m.change.owed}
 	m.recordChanged(model.Recorded{}, errSlow.Error()) // unless the daemon lives to know better
 	m.turnRecorded(model.Recorded{})
 	m.goOn(then)
@@ -181,6 +186,9 @@ func (m *machine) recordChanged(rec model.Recorded, missing string) {
 func (m *machine) lateRecorded(rec model.Recorded, err error) {
 	late := m.late
 	m.late, m.out.settle = lateRecord{}, true
+	if err == nil && rec.Unbegun && late.owed {
+		err = errUnbegun
+	}
 	if err != nil {
 		m.tellUnrecorded(protocol.Ref{SessionID: m.s.ID}, "what the turn before has changed in the folder", err.Error())
 		return // and its record says so already
@@ -188,12 +196,14 @@ func (m *machine) lateRecorded(rec model.Recorded, err error) {
 	m.record(session.TurnChanged{RunID: late.runID, Turn: late.turn, Changes: rec.Changes, Files: rec.Files})
 }
 
-// giveUpLate gives up a late record, as the folder may change now.
-func (m *machine) giveUpLate() {
+// giveUpLate gives up a late record.
+func (m *machine) giveUpLate(why error) {
 	if m.late.gen != 0 {
-		m.lateRecorded(model.Recorded{}, errors.New("something else was to change the folder before that was done"))
+		m.lateRecorded(model.Recorded{}, why)
 	}
 }
+
+var errOvertaken = errors.New("something else was to change the folder before that was done")
 
 // pendingRecord is the record of an ended turn, until that is settled.
 type pendingRecord struct {
@@ -234,6 +244,8 @@ func (l *loop) recordBefore(cut context.Context, workdir, turn string) {
 		}
 	}
 }
+
+var errUnbegun = errors.New("the record from before the turn, which another daemon began, is gone")
 
 var errSlow = fmt.Errorf("it was not done within %v", recordWait)
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ type playedFolder struct {
 	was    int
 	after  string // the turn that is being recorded, as the work gen
 	gen    int
+	former input          // a record that was taken or given up, which a loop may still post
 	began  map[string]int // what the folder was before the first call of a turn
 	ended  map[string]int // and at its end
 	asked  int
@@ -36,6 +38,9 @@ func (w *world) play(out effects) {
 		return
 	}
 	if out.settle {
+		if f.after != "" {
+			f.former = recordedIn{gen: f.gen, rec: model.Recorded{Changes: "of another turn", Files: 1}}
+		}
 		f.turn, f.after = "", ""
 	}
 	for _, job := range out.work {
@@ -78,14 +83,18 @@ func (w *world) playBefore(turn string) {
 func (w *world) record() input {
 	f := w.played
 	in := recordedIn{gen: f.gen}
-	if f.turn == f.after && f.was != f.now {
+	switch {
+	case f.turn != f.after:
+		in.rec.Unbegun = true
+	case f.was != f.now:
 		in.rec = model.Recorded{Changes: fmt.Sprintf("%d-%d", f.was, f.now), Files: 1}
 	}
 	return in
 }
 
 // Whatever happens to a session whose folder is slow to be recorded: what is kept of a turn is
-// exactly what it has changed, or why that is not known. A daemon that is killed forgets none.
+// exactly what it has changed, or why that is not known. A record that was given up is taken for no
+// other, and a daemon that is killed forgets none.
 func TestRecordsOfTurnsAreExact(t *testing.T) {
 	late, missing, exact := 0, 0, 0
 	for seed := range 100 {
@@ -97,6 +106,8 @@ func TestRecordsOfTurnsAreExact(t *testing.T) {
 		for range 300 {
 			was := w.m.late.gen
 			switch {
+			case w.played.former != nil && w.played.after != "" && rng.IntN(3) == 0:
+				w.step(w.played.former)
 			case w.played.after == "" || rng.IntN(4) > 0:
 				w.random(rng.IntN)
 			case rng.IntN(3) > 0:
@@ -108,7 +119,10 @@ func TestRecordsOfTurnsAreExact(t *testing.T) {
 				late++
 			}
 			if rng.IntN(40) == 0 {
-				w.played.after = ""
+				w.played.after, w.played.former = "", nil
+				if rng.IntN(3) == 0 { // it is gone with the power, or was not there yet
+					w.played.turn = ""
+				}
 				w.restart(rng)
 			}
 		}
@@ -320,22 +334,47 @@ func TestASessionIsDeletedBesideASlowRecord(t *testing.T) {
 	})
 }
 
-// A daemon that ends while a folder is recorded does not guess about it later.
-func TestASlowRecordIsMissingAfterARestart(t *testing.T) {
-	slowly(t, 30*time.Second, func(f *fixture, r *slowRecorder, id string) {
-		f.runFor(id, "go\n!t.x")
-		f.stop()
-		r.after = 0
-		f = newFixtureWith(t, &unsynced{}, f.dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) {
-			o.Changes = r
+// A daemon that is told to stop waits for a slow record as it does for a run, and no longer. It says
+// where that was not enough, and the next one does not guess.
+func TestAStopWaitsForASlowRecordAWhile(t *testing.T) {
+	for _, test := range []struct {
+		after, drain     time.Duration
+		want, then, told string
+	}{
+		{30 * time.Second, time.Minute, "1 files", "2 files", ""},
+		{
+			30 * time.Second, 10 * time.Second, "0 files; it was not done within 2s", "1 files; it was not done within 2s",
+			"the daemon is stopping",
+		},
+	} {
+		slowly(t, test.after, func(f *fixture, _ *slowRecorder, id string) {
+			var told atomic.Value
+			f.events.onEvent = func(ev protocol.Event) {
+				if s, ok := ev.(protocol.Status); ok && s.Code == protocol.StatusChangesUnavailable {
+					told.Store(s.Message)
+				}
+			}
+			f.runFor(id, "go\n!t.x")
+			began := time.Now()
+			f.Drain(test.drain)
+			if took := time.Since(began); took > test.drain+time.Second {
+				t.Errorf("a stop within %v took %v", test.drain, took)
+			}
+			if said, _ := told.Load().(string); !strings.Contains(said, test.told) || (said == "") != (test.told == "") {
+				t.Errorf("a stop within %v told %q", test.drain, said)
+			}
+			f.stop()
+			f = newFixtureWith(t, &unsynced{}, f.dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) {
+				o.Changes = &slowRecorder{}
+			})
+			defer f.stop()
+			if got := f.changed(id); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			f.runFor(id, "again\n!t.x")
+			if got := f.changed(id); got != test.then {
+				t.Errorf("then: got %q, want %q", got, test.then)
+			}
 		})
-		defer f.stop()
-		if got, want := f.changed(id), "0 files; it was not done within 2s"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		f.runFor(id, "again\n!t.x")
-		if got, want := f.changed(id), "1 files; it was not done within 2s"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -52,6 +51,7 @@ type childStart struct {
 	root      string
 	approvals protocol.ApprovalMode
 	terms     session.Terms
+	late      []session.Late // what its parent keeps of its tree
 }
 
 // childWait waits for the end of a call's child. The result has at most so many bytes.
@@ -78,7 +78,7 @@ const maxDescription = 200 // bytes that are kept of it
 
 func readAgentArgs(arguments []byte) (a agentArgs, err error) {
 	if err := json.Unmarshal(arguments, &a, json.RejectUnknownMembers(true)); err != nil {
-		return a, fmt.Errorf(`want {"prompt":"…"} and what else the tool's schema has: %w`, err)
+		return a, fmt.Errorf(`arguments: want {"prompt":"…"} and what else the tool's schema has`)
 	}
 	switch {
 	case strings.TrimSpace(a.Prompt) == "":
@@ -99,12 +99,24 @@ func (m *machine) leaving(call model.ToolCall, v model.Verdict) model.Verdict {
 		return v
 	}
 	a, err := readAgentArgs(call.Arguments)
-	if err != nil || !hosts(m.hosts, a.Agent) {
+	if err != nil {
 		return v
 	}
-	return m.stricter(v, model.Verdict{
-		Decision: model.Ask, Rule: "ask: " + format.Line(a.Agent) + " is a hosted agent, with hands of its own",
-	})
+	host := m.hostOf(a.Agent)
+	if host == "" {
+		return v
+	}
+	why := hostRule(host)
+	v = m.stricter(v, model.Verdict{Decision: model.Ask, Rule: "ask: " + why})
+	if v.Decision == model.Ask {
+		v.Host = host
+		if v.Rule == "" {
+			v.Rule = "ask: " + why
+		} else if v.Rule != "ask: "+why {
+			v.Rule += "; " + why
+		}
+	}
+	return v
 }
 
 // delegate makes a call of the tool agent, and those that follow it with it.
@@ -181,7 +193,7 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 		return c, &res
 	}
 	a, err := readAgentArgs(call.Arguments)
-	run, depth := m.s.Run, m.s.Depth()+1
+	run, depth, host := m.s.Run, m.s.Depth()+1, m.hostOf(a.Agent)
 	switch {
 	case m.hosted(), run.Outside && run.Turn == 1:
 		return fail(model.Forbidden, "only the daemon's own agent has child sessions")
@@ -190,13 +202,14 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 	case depth > m.bounds.Depth:
 		return fail(model.AtLimit, "depth in [children] is %d, and this session has %d above it: do the work here",
 			m.bounds.Depth, depth-1)
-	case a.Background && run.Reported: // or each end would begin a run with bounds and a budget of its own, for ever
-		return fail(model.AtLimit, "the end of a child in the background began this run, which has none of its own there: "+
-			"leave out background")
 	case a.SessionID != "" && !slices.Contains(m.s.Children, a.SessionID):
 		return fail(model.BadRequest, "session_id: %.80q is no child session of this one", a.SessionID)
 	case a.SessionID != "" && m.works(a.SessionID):
 		return fail(model.BadRequest, "session_id: %s still works for an earlier call", a.SessionID)
+	}
+	if host != "" && !m.mayHost(call, host) {
+		return fail(model.Forbidden, "agent: %.80s has its turns made by %s now, and was allowed without: call again",
+			a.Agent, host)
 	}
 	nth, ok := 0, true
 	if m.reserve != nil {
@@ -208,7 +221,7 @@ func (m *machine) newChild(call model.ToolCall) (c session.Child, why *model.Too
 	}
 	f := session.ChildStarted{
 		RunID: run.ID, CallID: call.ID, ChildID: a.SessionID, ChildRunID: m.newID("run-"), Description: a.Description,
-		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As, Nth: nth,
+		New: a.SessionID == "", Background: a.Background, Within: run.Terms.As, Nth: nth, Host: host,
 	}
 	if e := m.s.Calling(); e != nil {
 		f.MessageID = e.ID
@@ -231,8 +244,14 @@ func (m *machine) works(id string) bool {
 	return m.s.Run != nil && slices.ContainsFunc(m.s.Run.Awaited(), is) || slices.ContainsFunc(m.s.Background, is)
 }
 
+// waitsFor reports that a call of the session waits for that run of a child, or has it in the background.
+func (m *machine) waitsFor(run string) bool {
+	is := func(c session.Child) bool { return c.ChildRunID == run && !c.Ended }
+	return m.s.Run != nil && slices.ContainsFunc(m.s.Run.Children, is) || slices.ContainsFunc(m.s.Background, is)
+}
+
 // root is the run at the root of the run's tree.
-func (m *machine) root() string { return cmp.Or(m.s.Run.Root, m.s.Run.ID) }
+func (m *machine) root() string { return m.s.Run.Tree() }
 
 // startChild has a child started, or waited for where it has been.
 func (m *machine) startChild(c session.Child) {
@@ -295,7 +314,7 @@ func (m *machine) tellChild(call model.ToolCall, c session.Child) {
 	if again {
 		return
 	}
-	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: call.ID})
+	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: call.ID, Reads: true})
 	m.publish(m.toolStart(call))
 	update, _ := json.Marshal(childTold{"child_session", c.ChildID, c.ChildRunID, c.Description, c.Background})
 	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Update: update})
@@ -355,13 +374,17 @@ func (m *machine) awaitStopped() bool {
 	return true
 }
 
-// notRun keeps the result of a call that an abort has come before.
+// notRun keeps the result of a call that was not made, as its run was aborted or given up.
 func (m *machine) notRun(call model.ToolCall) {
-	text := "not run: the run was aborted"
+	why := "the run was aborted"
+	if !m.s.Run.Aborting {
+		why = "the run was given up"
+	}
+	text := "not run: " + why
 	if c, ok := m.s.Run.Child(call.ID); ok {
-		text = "the run was aborted, and the child session " + c.ChildID + " was stopped"
+		text = why + ", and the child session " + c.ChildID + " was stopped"
 		if c.Background {
-			text = "the run was aborted; the child session " + c.ChildID + " works in the background"
+			text = why + "; the child session " + c.ChildID + " works in the background"
 		}
 	}
 	m.record(session.MessageAdded{
@@ -402,6 +425,7 @@ func (m *machine) resumeChildren() {
 		}
 	}
 	for _, c := range m.s.Background {
+		c.Ended = m.s.Run.Counts(c.ChildRunID) // and the line is lost that says what it came to
 		m.startChild(c)
 	}
 	for i := range m.out.children {
@@ -415,257 +439,9 @@ func (m *machine) resumeChildren() {
 // treeUsage is what the runs of the tree have used together.
 func (m *machine) treeUsage() model.Usage {
 	below, _ := m.s.Run.Below()
-	return m.s.Run.Usage.Add(below).Add(m.elsewhere)
+	used := m.s.Run.Usage.Add(below)
+	if m.beside != nil {
+		used = used.Add(m.beside(m.root(), m.s.Run))
+	}
+	return used
 }
-
-// childEnd is how a child's run has ended. NotRun is set where it was never begun: why.
-type childEnd struct {
-	stop     protocol.StopReason
-	code     protocol.Code
-	message  string
-	usage    model.Usage // of the run alone
-	below    model.Usage // of its children
-	children int
-	notRun   *model.ToolResult
-}
-
-func childEndOf(f session.RunEnded, used model.Usage) childEnd {
-	end := childEnd{stop: f.StopReason, code: f.Code, message: f.Error, usage: used, children: f.Children}
-	if f.Spent != nil {
-		end.below = *f.Spent
-	}
-	return end
-}
-
-// fact is what the parent's journal keeps of it.
-func (end childEnd) fact(c session.Child) session.ChildEnded {
-	spent := end.usage.Add(end.below)
-	return session.ChildEnded{CallID: c.CallID, ChildRunID: c.ChildRunID, Spent: &spent, Children: end.children}
-}
-
-type (
-	// childDoneIn has the result of the call whose child was waited for.
-	childDoneIn struct {
-		gen    int
-		end    childEnd
-		result model.ToolResult
-	}
-	// childReportIn has what a child in the background has come to.
-	childReportIn struct {
-		child session.Child
-		end   childEnd
-		text  string
-	}
-	// childRunIn begins the run that a parent's call is for, unless it is there, and is
-	// answered when that has ended, with a childEnd. Without start it begins nothing: an
-	// unknown run is answered with a childUnknown.
-	childRunIn struct {
-		ticket ticket
-		runID  string
-		start  *childStart
-	}
-	childUnknown struct{}
-)
-
-func (in childDoneIn) step(m *machine) {
-	if in.gen != m.gen || m.phase != calling {
-		return
-	}
-	took := m.now.Sub(m.since)
-	if c, ok := m.s.Run.Child(m.call.ID); ok {
-		m.record(in.end.fact(c))
-	}
-	skipped := m.skipping && !m.s.Run.Aborting // which has handed the steer back
-	m.skipping = false
-	if ends := m.s.Run.Aborting || m.givesUp != nil; ends && m.s.Run.Started != m.call.ID {
-		m.notRun(m.call)
-		m.finish()
-		return
-	}
-	if skipped {
-		m.said = false
-		in.result = model.ToolResult{
-			Text: "skipped: the user steered the run, and the child session was stopped", Outputs: in.result.Outputs,
-		}
-	}
-	m.endCall(m.call, in.result, skipped, took)
-	m.call = model.ToolCall{}
-	switch {
-	case m.s.Run.Aborting, m.givesUp != nil:
-		m.finish()
-	case skipped: // and so are the others, also where the steer was taken back meanwhile
-		m.skipRest()
-	default:
-		m.afterCall()
-	}
-}
-
-// finish ends a run that stopped its children, once they have ended.
-func (m *machine) finish() {
-	if m.s.Run.Aborting {
-		m.finishAbort()
-		return
-	}
-	m.giveUp(m.givesUp)
-}
-
-func (in childReportIn) step(m *machine) {
-	key := in.child.Key()
-	run := m.s.Run
-	switch {
-	case !slices.ContainsFunc(m.s.Background, func(c session.Child) bool { return c.Key() == key }): // it was told
-		return
-	case m.draining: // the next daemon tells
-		return
-	case run != nil && run.Aborting, m.phase == rewinding:
-		m.postponed = append(m.postponed, in)
-		return
-	}
-	m.record(in.end.fact(in.child))
-	text := session.Input{Command: session.CommandAgent, Key: key, Text: in.text}
-	if run == nil { // it goes on from the run of the call, and may do no more
-		text.Approvals, text.Terms = in.child.Approvals, in.child.Terms()
-		m.beginRun(nil, text)
-		return
-	}
-	text.InputID, text.Kind, text.RunID = m.newID("in-"), protocol.KindFollowUp, run.ID
-	m.owe(text)
-	m.steered()
-}
-
-func (in childRunIn) step(m *machine) {
-	ended, done := m.s.Ended(in.runID)
-	switch {
-	case done:
-		m.out.vouched = true
-		fact := ended.RunEnded
-		if m.s.LastRun.RunID == in.runID { // which has all of it
-			fact = m.s.LastRun
-		}
-		m.reply(in.ticket, childEndOf(fact, ended.Usage))
-	case m.s.Run != nil && m.s.Run.ID == in.runID:
-		m.watch(in.ticket)
-	case in.start == nil:
-		m.reply(in.ticket, childUnknown{})
-	case m.draining:
-		m.refuse(in.ticket, shuttingDown())
-	case m.s.Run != nil:
-		m.refuse(in.ticket, runInProgress(m.s.ID, m.s.Run.ID))
-	case m.phase == rewinding:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
-	case m.agentMissing() != nil:
-		m.refuse(in.ticket, m.agentMissing())
-	default:
-		m.watch(in.ticket)
-		text := session.Input{
-			InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: session.CommandAgent, Text: in.start.text,
-			RunID: in.runID, Approvals: in.start.approvals, Terms: in.start.terms, Root: in.start.root,
-		}
-		m.record(text)
-		m.openRun(text)
-	}
-}
-
-// watch answers when the run ends.
-func (m *machine) watch(to ticket) {
-	m.watchers = append(m.watchers, to)
-	m.out.replies = append(m.out.replies, reply{to: to, postponed: true})
-}
-
-// resultOf is what a model reads of a child whose run has ended.
-func resultOf(c session.Child, end childEnd, workdir, answer string, files []protocol.ChangedFile,
-	most int,
-) model.ToolResult {
-	out := childResult{
-		SessionID: c.ChildID, RunID: c.ChildRunID, StopReason: end.stop, Usage: *wireUsage(&end.usage), Files: files,
-		Workdir: workdir,
-	}
-	value, _ := json.Marshal(out)
-	res := model.ToolResult{
-		OK: end.stop == protocol.StopCompleted, Value: value,
-		Outputs: map[string]string{
-			"session_id": c.ChildID, "run_id": c.ChildRunID, "stop_reason": string(end.stop),
-		},
-	}
-	note := "[session_id " + c.ChildID + ", folder " + format.Line(workdir) + ", " + string(end.stop)
-	if end.message != "" {
-		note += ": " + string(end.code) + ": " + format.Clip(format.Line(end.message), maxChildNote)
-	}
-	res.Text = boundAnswer(cmp.Or(answer, "no answer"), most, c.ChildID) + "\n\n" + note + filesNote(files) + "]"
-	if !res.OK {
-		res.Error = &model.ToolError{
-			Code:    string(cmp.Or(end.code, protocol.Code(end.stop))),
-			Message: "the child session's run ended: " + string(end.stop),
-		}
-	}
-	return res
-}
-
-// childResult is the value of a call of the tool agent.
-type childResult struct {
-	SessionID  string                 `json:"session_id"`
-	RunID      string                 `json:"run_id"`
-	StopReason protocol.StopReason    `json:"stop_reason"`
-	Usage      protocol.Usage         `json:"usage"`
-	Workdir    string                 `json:"workdir"`
-	Files      []protocol.ChangedFile `json:"files"`
-}
-
-// Bounds of what a model reads of a child, in bytes and files.
-const (
-	maxChildAnswer = 50 << 10
-	minChildAnswer = 1 << 10
-	maxChildNote   = 1 << 10
-	maxChildFiles  = 100
-)
-
-// filesNote names the files that a child has changed.
-func filesNote(files []protocol.ChangedFile) string {
-	if len(files) == 0 {
-		return ""
-	}
-	names := make([]string, 0, min(len(files), maxChildFiles))
-	for _, f := range files[:min(len(files), maxChildFiles)] {
-		names = append(names, format.Line(f.Path))
-	}
-	text := "; files changed: " + strings.Join(names, ", ")
-	if more := len(files) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// boundAnswer is an answer's beginning and end where it is too long.
-func boundAnswer(text string, most int, id string) string {
-	room := maxChildAnswer
-	if most > 0 {
-		room = min(room, max(most, minChildAnswer))
-	}
-	if len(text) <= room {
-		return text
-	}
-	head, tail := format.Cut(text, room*2/3), format.CutStart(text, room/3)
-	return fmt.Sprintf("%s\n[… %d of %d bytes left out here; session %s has all of it …]\n%s", head,
-		len(text)-len(head)-len(tail), len(text), id, tail)
-}
-
-// reportText is the message that says what a child in the background has come to.
-func reportText(c session.Child, res model.ToolResult) string {
-	return fmt.Sprintf("[%s: the child session %q, which works in the background, has ended]\n\n%s", c.Key(),
-		c.Description, res.Text)
-}
-
-func wireParent(p *session.Parent) *protocol.Parent {
-	if p == nil {
-		return nil
-	}
-	return &protocol.Parent{SessionID: p.SessionID, RunID: p.RunID, ToolCallID: p.ToolCallID}
-}
-
-// childRetry is how long a parent waits before it looks again for a child whose journal
-// fails.
-const childRetry = time.Second
-
-// maxVain is how often a child that is to stop, and whose journal cannot be opened, is looked for: an abort of its
-// parent ends.
-const maxVain = 10

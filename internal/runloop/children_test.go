@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/model/offline"
@@ -63,8 +65,8 @@ func (h *hearing) event(ev protocol.Event) {
 			h.calls[ev.ToolCallID] = run
 		}
 	case protocol.MessageStart:
-		if key, _, found := strings.Cut(strings.TrimPrefix(ev.Text, "["), ": the child session"); found && ev.Role == "user" {
-			h.told[key]++
+		if c := ev.Child; c != nil {
+			h.told[session.ChildKey(c.SessionID, c.RunID)]++
 		}
 	case protocol.ToolEnd:
 		h.ends[ev.ToolCallID]++
@@ -206,7 +208,7 @@ func TestBoundsOfChildrenAreNamed(t *testing.T) {
 		{"depth", `{"prompt":"!agent {\"prompt\":\"!agent {}\"}"}`, "prompt: is empty"},
 		{"depth", `{"prompt":"!agent {\"prompt\":\"!agent {\\\"prompt\\\":\\\"x\\\"}\"}"}`, "depth in [children] is 2"},
 		{"unknown", `{"prompt":"x","session_id":"ses-0"}`, "is no child session of this one"},
-		{"arguments", `{"prompt":"x","wish":1}`, "bad_request"},
+		{"arguments", `{"prompt":"x","wish":1}`, "bad_request: arguments: want {\"prompt\":\"…\"} and what else the tool's schema has"},
 		{"model", `{"prompt":"x","model":"p/none"}`, "bad_request"},
 		{"worktree", `{"prompt":"x","worktree":true}`, "bad_request"},
 		{"agent", `{"prompt":"x","agent":"none"}`, "agent: there is no agent"},
@@ -271,6 +273,24 @@ func TestABackgroundChildComesOnceAsAMessage(t *testing.T) {
 			n++
 		}
 	}
+	all, err := f.getMessages(context.Background(), protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []protocol.Message
+	for _, text := range all.Messages {
+		var m protocol.Message
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Child != nil {
+			told = append(told, m)
+		}
+	}
+	if len(told) != 1 || heard.told[session.ChildKey(told[0].Child.SessionID, told[0].Child.RunID)] != 1 {
+		t.Fatalf("got messages %+v of children, told %v", told, heard.told)
+	}
+	f.ask(id, told[0].Text) // a person says the same
 	f.stop()
 	f.events.done(t)
 	heard.check(t)
@@ -296,6 +316,36 @@ func TestAParentThatWaitsTakesNoMemory(t *testing.T) {
 	if n := f.faults.Load(); n > 0 {
 		t.Errorf("got %d faults", n)
 	}
+}
+
+// A parent that has much in memory is shed while it waits, also where there is room, and each time that it was read.
+func TestALongParentThatWaitsIsShed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := make(chan struct{})
+		f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, hangsIn(begun), newHearing(), nil)
+		id := f.session()
+		f.ask(id, strings.Repeat("long ", maxParent/5))
+		a, err := f.start(id, agentCall(`{"prompt":"!t.x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		for range 2 {
+			if !f.isShed(id) {
+				t.Error("it is in memory")
+			}
+			if _, err := f.getState(context.Background(), protocol.GetStateParams{
+				Scope: protocol.Scope{SessionID: id},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.abort(id)
+		f.events.wait(a.RunID)
+		f.stop()
+		f.events.done(t)
+		f.heard.check(t)
+	})
 }
 
 // The limits of a run count what its children use.
@@ -343,11 +393,7 @@ func TestAnAbortStopsTheChildrenFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
-		return abortIn{to, ""}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.abort(id)
 	f.events.wait(a.RunID)
 	f.stop()
 	f.events.done(t)
@@ -410,11 +456,7 @@ func TestTextsOfAChildThatIsStoppedAreHandedBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.events.accepted(in.InputID, in.RunID)
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
-		return abortIn{to, ""}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.abort(id)
 	f.events.wait(a.RunID)
 	f.stop()
 	f.events.done(t) // which fails where a text was neither delivered nor handed back
@@ -475,11 +517,7 @@ func steerFirstChild(t *testing.T, second string, work int, abort bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, st, func(to ticket) input {
-		return abortIn{to, ""}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.abort(st)
 	if abort {
 		<-stopped
 		<-stopped
@@ -526,11 +564,7 @@ func TestAChildThatIsWaitedForIsNotDeleted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run_in_progress: session "+id+" waits for its child session") {
 		t.Errorf("got %v, want that its parent waits for it", err)
 	}
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
-		return abortIn{to, ""}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.abort(id)
 	f.events.wait(a.RunID)
 	if _, err = f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: done}); err != nil {
 		t.Errorf("nobody waits for it any more, and it is not deleted: %v", err)
@@ -730,6 +764,28 @@ func TestATreeIsPrunedAsOne(t *testing.T) {
 		gone := prune(Keep{Older: 24 * time.Hour}, dry)
 		if len(gone) != 3 || gone[0] != leaf || gone[2] != id {
 			t.Errorf("dry %t: removed %v, want all three, children first", dry, gone)
+		}
+	}
+}
+
+// A model is told which files a child has changed, and of which that is not sure.
+func TestTheFilesOfAChildAreTold(t *testing.T) {
+	many := slices.Repeat([]protocol.ChangedFile{{Path: "x"}}, maxChildFiles+1)
+	for _, test := range []struct {
+		files []protocol.ChangedFile
+		want  string
+	}{
+		{nil, ""},
+		{[]protocol.ChangedFile{{Path: "a"}, {Path: "b\n"}}, "; files changed: a, b"},
+		{[]protocol.ChangedFile{{Path: "a", Shared: true}}, "; files that it or somebody else changed: a"},
+		{
+			[]protocol.ChangedFile{{Path: "a", Shared: true}, {Path: "b"}},
+			"; files changed: b; files that it or somebody else changed: a",
+		},
+		{many, "; files changed: " + strings.Repeat("x, ", maxChildFiles-1) + "x and 1 more"},
+	} {
+		if got := filesNote(test.files); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,27 +39,31 @@ func (s sender) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 	}
 }
 
-// A run that the end of a child in the background has begun has none there itself. Each such run has
-// bounds and a budget of its own, and so this would go on for ever.
-func TestChildrenInTheBackgroundAreNoChain(t *testing.T) {
+// few bounds the children of a tree.
+func few(total int) func(*Options) { return func(o *Options) { o.Children.Total = total } }
+
+// A run that the end of a child in the background has begun is of the child's tree: what bounds that ends a chain of
+// such runs. Each had bounds and a budget of its own, and so 50 children could become 2,550.
+func TestRunsThatChildrenHaveBegunAreOfTheirTree(t *testing.T) {
 	heard, ends := newHearing(), make(chan string, 100)
 	heard.notify = func(ev protocol.Event) {
 		if _, ended := ev.(protocol.AgentEnd); ended {
 			ends <- ev.Where().SessionID
 		}
 	}
-	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, nil)
+	const total = 5
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, few(total))
 	id := f.session()
 	f.ask(id, "begin")
-	for n := 0; n < 2; { // its own, and that of the child's end
+	for n := 0; n < 1+total; { // its own, and that of each child's end
 		if <-ends == id {
 			n++
 		}
 	}
 	count := func(m *machine) (int, error) { return len(m.s.Children), nil }
 	children, err := query(context.Background(), f.Hub, id, count)
-	if err != nil || children != 1 {
-		t.Errorf("it has %d children, %v, want 1", children, err)
+	if err != nil || children != total {
+		t.Errorf("it has %d children, %v, want %d", children, err, total)
 	}
 	f.stop()
 	heard.check(t)
@@ -73,7 +78,7 @@ func TestAChildThatIsMadeMeanwhileIsNoOrphan(t *testing.T) {
 			ends <- ev.Where().SessionID
 		}
 	}
-	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, nil)
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), sender{}, echoTool, heard, few(1))
 	id := f.session()
 	f.ask(id, "begin")
 	for n := 0; n < 2; {
@@ -136,11 +141,7 @@ func TestAnAbortEndsWithoutAChildThatIsLockedAway(t *testing.T) {
 		}
 		<-begun
 		disk.but.Store(&id)
-		if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
-			return abortIn{to, ""}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.abort(id)
 		f.events.wait(a.RunID)
 		texts, err := query(context.Background(), f.Hub, id, func(m *machine) (string, error) {
 			return string(m.s.LastRun.StopReason), nil
@@ -149,6 +150,41 @@ func TestAnAbortEndsWithoutAChildThatIsLockedAway(t *testing.T) {
 			t.Errorf("the run ended %q, %v", texts, err)
 		}
 		disk.but.Store(nil)
+		f.stop()
+	})
+}
+
+// An abort reaches a child at once whose journal had failed a moment before: its session may have been opened again by
+// somebody else, and it went on until the parent looked for it, up to a second later (found by the simulator).
+func TestAnAbortLooksForAChildAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk, begun := &fullDisk{}, make(chan struct{})
+		f := newFamily(t, disk, dir, offline.Model{}, hangsIn(begun), newHearing(), nil)
+		id := f.session()
+		a, err := f.start(id, agentCall(`{"prompt":"!t.x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		child, err := query(t.Context(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.full.Store(&child)
+		if _, err := answered(f.queue(t.Context(), protocol.KindSteer, protocol.SteerParams{
+			Scope: protocol.Scope{SessionID: child}, Text: "hm",
+		})); err == nil {
+			t.Error("the child has taken a text that its journal has no room for")
+		}
+		synctest.Wait() // its parent has looked for it, and will again in a second
+		disk.full.Store(nil)
+		before := time.Now()
+		f.abort(id)
+		f.events.wait(a.RunID)
+		if took := time.Since(before); took >= childRetry {
+			t.Errorf("the abort took %v", took)
+		}
 		f.stop()
 	})
 }

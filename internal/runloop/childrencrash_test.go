@@ -1,10 +1,15 @@
 package runloop
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/model/offline"
@@ -17,7 +22,7 @@ import (
 func (f *family) settled(ids []string, dead <-chan struct{}) {
 	f.awaitTakenUp(context.Background())
 	for {
-		if len(f.runs(false)) == 0 && !slices.ContainsFunc(ids, f.owes) {
+		if !slices.ContainsFunc(ids, f.busy) && len(f.runs(false)) == 0 {
 			return
 		}
 		select {
@@ -28,12 +33,13 @@ func (f *family) settled(ids []string, dead <-chan struct{}) {
 	}
 }
 
-// owes reports that a session waits for a child in the background.
-func (f *family) owes(id string) bool {
-	n, err := query(context.Background(), f.Hub, id, func(m *machine) (int, error) {
-		return len(m.s.Background) + len(m.s.Pending), nil
+// busy reports that a session runs or is owed something, both as they are at one moment: a run that ends may leave a
+// child in the background, and the end of one begins a run.
+func (f *family) busy(id string) bool {
+	is, err := query(context.Background(), f.Hub, id, func(m *machine) (bool, error) {
+		return m.s.Run != nil || len(m.s.Background)+len(m.s.Pending) > 0, nil
 	})
-	return err == nil && n > 0
+	return err == nil && is
 }
 
 // dieAsTree lives the life of a tree until its disk dies, and then another one on what it left.
@@ -147,4 +153,165 @@ func TestATreeOnADiskThatDies(t *testing.T) {
 		}
 	}
 	t.Logf("%d operations", ops)
+}
+
+// A child whose beginning cannot be read in its parent's journal any more is ended, and so are the others of the
+// run, which is given up: nobody is told what it comes to.
+func TestAChildThatItsParentDoesNotKnowIsEnded(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context, _ model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+			<-ctx.Done()
+			return model.Failed("aborted", "stopped")
+		}
+		f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangs, newHearing(), nil)
+		id, call := f.session(), agentCall(`{"prompt":"!t.x\n!t.x"}`)
+		if _, err := f.start(id, call+"\n"+call+"\n"+call); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		working := func() int {
+			st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(st.Runs)
+		}
+		if n := working(); n != 4 {
+			t.Fatalf("%d runs work, want 4", n)
+		}
+		f.stop()
+		path := filepath.Join(dir, "sessions", id+".jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := []byte(`"type":"child_started"`)
+		second := bytes.Index(text, begun) + 1
+		second += bytes.Index(text[second:], begun)
+		text[second] = 'x'
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangs, newHearing(), nil)
+		<-f.Hub.takenUp
+		synctest.Wait()
+		if n := working(); n != 0 {
+			t.Errorf("%d runs are left", n)
+		}
+		f.Hub.env.forest.mu.Lock()
+		if n := len(f.Hub.env.forest.trees); n != 0 {
+			t.Errorf("%d trees are left", n)
+		}
+		f.Hub.env.forest.mu.Unlock()
+		f.stop()
+	})
+}
+
+// A child whose parent's journal is another session's by now, and cannot be opened, is ended: it ran on, and nobody was
+// told its end.
+func TestAChildWhoseParentCannotBeOpenedIsEnded(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := hangsIn(make(chan struct{}))
+		f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangs, newHearing(), nil)
+		id := f.session()
+		if _, err := f.start(id, agentCall(`{"prompt":"!t.x\n!t.x"}`)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(f.runs(false)); n != 2 {
+			t.Fatalf("%d runs work, want 2", n)
+		}
+		f.stop()
+		path := filepath.Join(dir, "sessions", id+".jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, bytes.Replace(text, []byte(id), []byte("ses-another"), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f = newFamily(t, session.OSDisk{}, dir, offline.Model{}, hangs, newHearing(), nil)
+		<-f.Hub.takenUp
+		synctest.Wait()
+		if n := len(f.runs(false)); n != 0 {
+			t.Errorf("%d runs are left", n)
+		}
+		f.stop()
+	})
+}
+
+// lateDisk is a disk that takes long to say that a session's journal is on it, and longer to keep how children end.
+type lateDisk struct {
+	session.OSDisk
+	synced string // the session
+}
+
+func (d lateDisk) Sync(f *os.File) error {
+	if strings.Contains(f.Name(), d.synced) {
+		time.Sleep(time.Second) // in a bubble
+	}
+	return d.OSDisk.Sync(f)
+}
+
+func (d lateDisk) Write(f *os.File, text []byte) (int, error) {
+	if bytes.Contains(text, []byte(`"type":"child_ended"`)) {
+		time.Sleep(2 * time.Second) // in a bubble
+	}
+	return d.OSDisk.Write(f, text)
+}
+
+// A child that ended under a former daemon, before its parent knew, is counted with its own children before others of
+// the tree are begun: there was one more than `total`.
+func TestAChildThatEndedUnderAFormerDaemonIsCounted(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		begins := make(chan struct{})
+		tool := func(ctx context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+			if strings.Contains(string(inv.Arguments), "begins") {
+				<-begins
+				return model.ToolResult{OK: true, Text: "begun"}
+			}
+			<-ctx.Done()
+			return model.Failed("aborted", "stopped")
+		}
+		bounded := func(o *Options) { o.Children.Total = 3 }
+		f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, tool, newHearing(), bounded)
+		id := f.session()
+		leads := func(first string) string { return first + `\n!agent {\"prompt\":\"leaf\"}` }
+		if _, err := f.start(id, agentCall(`{"background":true,"prompt":"`+leads(`!t.x {\"begins\":1}`)+`"}`)+"\n"+
+			agentCall(`{"prompt":"`+leads("!t.x")+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(begins) // once the second child is there
+		synctest.Wait()
+		children, err := query(t.Context(), f.Hub, id, func(m *machine) ([]string, error) { return m.s.Children, nil })
+		if err != nil || len(children) != 2 {
+			t.Fatalf("got the children %v, %v", children, err)
+		}
+		f.stop()
+		path := filepath.Join(dir, "sessions", id+".jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := bytes.Index(text, []byte(`"type":"child_ended"`))
+		if end < 0 {
+			t.Fatalf("no child has ended:\n%s", text)
+		}
+		if err := os.Truncate(path, int64(bytes.LastIndexByte(text[:end], '\n')+1)); err != nil {
+			t.Fatal(err)
+		}
+		next := newHearing()
+		f = newFamily(t, lateDisk{synced: children[0]}, dir, offline.Model{}, tool, next, bounded)
+		f.settled([]string{id}, nil)
+		f.stop()
+		next.check(t)
+		bound := func(s string) bool { return strings.Contains(s, "total in [children] is 3") }
+		if ids, err := f.store.IDs(); err != nil || len(ids) != 4 || !slices.ContainsFunc(next.seen, bound) {
+			t.Errorf("there are the sessions %v, %v, and the calls came to %q; want three children", ids, err, next.seen)
+		}
+	})
 }

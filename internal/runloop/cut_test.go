@@ -65,7 +65,7 @@ func TestATurnThatIsCutBeginsNoMore(t *testing.T) {
 		f := newFixtureWith(t, session.OSDisk{}, dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) {
 			o.Agents, o.Changes = c, &settling{disk: &unsynced{}}
 		})
-		s, err := f.newSession(ctx, protocol.NewSessionParams{Agent: "codex"})
+		s, err := f.newSession(nous, protocol.NewSessionParams{Agent: "codex"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestASteerThatStoppedAnAgentIsDelivered(t *testing.T) {
 		f := newFixtureWith(t, session.OSDisk{}, dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) {
 			o.Agents, o.Changes = c, changes
 		})
-		s, err := f.newSession(ctx, protocol.NewSessionParams{Agent: "codex"})
+		s, err := f.newSession(nous, protocol.NewSessionParams{Agent: "codex"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestAnAgentsSessionIsKeptBeforeItIsPrompted(t *testing.T) {
 				}
 			}}
 			f := newFixtureWith(t, disk, dir, offline.Model{}, echoTool, newRecorder(), func(o *Options) { o.Agents = agent })
-			s, err := f.newSession(ctx, protocol.NewSessionParams{Agent: "codex"})
+			s, err := f.newSession(nous, protocol.NewSessionParams{Agent: "codex"})
 			if err == nil {
 				_, err = answered(f.prompt(ctx, protocol.PromptParams{
 					Scope: protocol.Scope{SessionID: s.SessionID}, Text: "go",

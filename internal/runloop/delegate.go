@@ -33,6 +33,9 @@ type delegate struct {
 	once  sync.Once
 	done  chan struct{} // closed once end is known
 	end   childEnd
+	// seen is closed, by see, once the child's session has been looked at: its tree counts what is there.
+	seen chan struct{}
+	see  func()
 
 	entered bool // it has its place in its tree; its goroutine's
 	held    bool // so, as it may work for a former daemon's start of it; its goroutine's
@@ -50,30 +53,50 @@ func (d *delegate) stopped() bool {
 
 func (d *delegate) halt() { d.once.Do(func() { close(d.stop) }) }
 
-// delegateAll does what the machine wants done with children, after the commit.
-func (l *loop) delegateAll(list []childWork) {
+func newDelegate(w childWork) *delegate {
+	d := &delegate{
+		child: w.child, birth: w.birth, stop: make(chan struct{}), done: make(chan struct{}), seen: make(chan struct{}),
+	}
+	d.see = sync.OnceFunc(func() { close(d.seen) })
+	return d
+}
+
+// prepare does what the machine wants done with children, after the write, but for looking after those that it returns.
+// Their trees are kept from here on, also where the run of the call is over by the same write.
+func (l *loop) prepare(list []childWork) (begin []*delegate) {
 	for _, w := range list {
 		d := l.delegates[w.child.CallID]
 		switch {
 		case d == nil && !w.stop:
-			d = &delegate{child: w.child, birth: w.birth, stop: make(chan struct{}), done: make(chan struct{})}
+			d = newDelegate(w)
 			if l.delegates == nil {
 				l.delegates = map[string]*delegate{}
 			}
 			l.delegates[w.child.CallID] = d
-			l.env.forest.want(d.birth.root, d.child.Nth)
+			l.env.forest.want(d.birth.root, l.m.s, max(d.child.Nth, d.child.Counted))
+			if w.again {
+				l.unseen = append(l.unseen, d.seen)
+			}
 			if d.held = w.again && l.env.Store.Exists(d.child.ChildID); d.held { // before others look for a place
 				l.env.forest.hold(d.birth.root, d.child.ChildRunID, d.place())
 			}
-			l.delegating.Add(1)
-			l.running.Go(func() {
-				defer l.delegating.Add(-1)
-				defer l.env.forest.unwant(d.birth.root)
-				l.lookAfter(d)
-			})
+			begin = append(begin, d)
 		case d != nil && w.stop:
 			d.halt()
 		}
+	}
+	return begin
+}
+
+// delegateAll has children looked after, after the commit.
+func (l *loop) delegateAll(list []*delegate) {
+	for _, d := range list {
+		l.delegating.Add(1)
+		l.running.Go(func() {
+			defer l.delegating.Add(-1)
+			defer l.env.forest.unwant(d.birth.root, l.id)
+			l.lookAfter(d)
+		})
 	}
 }
 
@@ -101,6 +124,7 @@ func (m *machine) owes(c session.Child) bool {
 
 // lookAfter blocks until the child's run has ended, or the loop does.
 func (l *loop) lookAfter(d *delegate) {
+	defer d.see()
 	defer func() {
 		if v := recover(); v != nil {
 			l.env.Fault(l.id, fmt.Errorf("panic beside the child session %s: %v\n%s", d.child.ChildID, v, debug.Stack()))
@@ -114,7 +138,7 @@ func (l *loop) lookAfter(d *delegate) {
 	}
 	if d.child.Background {
 		res := l.env.hub.childResult(l.life, d, end, d.birth.most)
-		_ = l.post(l.life, childReportIn{d.child, end, reportText(d.child, res)})
+		l.report(childReportIn{child: d.child, end: end, text: reportText(d.child, res)})
 	}
 	d.end = end
 	close(d.done)
@@ -146,8 +170,10 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
 		}
 	}()
+	halt := d.stop // nil once it was heard
 	for vain := 0; ; {
 		end, err := h.watchChild(ctx, d, nil)
+		d.see()
 		if errors.Is(err, errNotBegun) {
 			end, err = h.beginChild(ctx, parent, d)
 		}
@@ -170,6 +196,8 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 		timer := time.NewTimer(childRetry)
 		select {
 		case <-timer.C:
+		case <-halt: // somebody else may have opened its session, and it goes on
+			halt = nil
 		case <-ctx.Done():
 			timer.Stop()
 			return end, false
@@ -249,7 +277,11 @@ func (h *Hub) watchChild(ctx context.Context, d *delegate, start *childStart) (e
 		select {
 		case <-c.postponed: // it stays open while it runs
 			h.keepPlace(d)
+			d.see()
 		case r := <-c.reply:
+			if end, ended := r.value.(childEnd); ended && !d.child.Ended {
+				h.env.forest.ended(d.birth.root, d.child.ChildRunID, end)
+			}
 			c.reply <- r // there is room again, and nobody else takes it
 		case <-l.done:
 		case <-ctx.Done():
@@ -273,18 +305,14 @@ func (l *loop) whyStopped(err error) error {
 // awaitEnd waits for the reply to a childRunIn, and has the run aborted when the child is to
 // stop.
 func awaitEnd(ctx context.Context, l *loop, c *call, d *delegate) (end childEnd, err error) {
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	halted := make(chan struct{})
-	go func() { // ends with this call
-		defer close(halted)
-		select {
-		case <-d.stop:
-			_ = l.post(watching, abortIn{nil, d.child.ChildRunID})
-		case <-watching.Done():
-		}
-	}()
-	defer func() { cancel(); <-halted }()
+	select {
+	case <-d.stop:
+		_ = l.post(ctx, abortIn{nil, d.child.ChildRunID})
+	case r := <-c.reply:
+		c.reply <- r
+	case <-ctx.Done():
+	case <-l.done:
+	}
 	r, err := l.await(ctx, c.reply)
 	if err != nil {
 		return end, l.whyStopped(err)
@@ -311,12 +339,19 @@ func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end c
 		return end, err
 	}
 	start := d.birth.start
-	start.text = a.Prompt
 	if start.terms.As, err = h.namedChild(ctx, d, a); err != nil {
 		return end, err
 	}
+	var chosen []session.Fact
+	if as := start.terms.As; as != nil && as.Agent != "" { // which has no other place for instructions
+		a.Agent, a.Prompt, chosen, start.terms.As = as.Agent, as.Text+"\n\n"+a.Prompt, chosenIn(as), nil
+	}
+	if start.late, err = h.lateOf(ctx, parent, start.root); err != nil {
+		return end, err
+	}
+	start.text = a.Prompt
 	if d.child.New && !h.env.Store.Exists(d.child.ChildID) {
-		if err := h.bear(ctx, d, a); err != nil {
+		if err := h.bear(ctx, d, a, chosen); err != nil {
 			return end, err
 		}
 	}
@@ -385,11 +420,11 @@ func (h *Hub) childArgs(ctx context.Context, parent string, d *delegate) (a agen
 	return a, err
 }
 
-// bear makes a child's session.
-func (h *Hub) bear(ctx context.Context, d *delegate, a agentArgs) (err error) {
+// bear makes a child's session, with what is chosen there of a hosted agent's options.
+func (h *Hub) bear(ctx context.Context, d *delegate, a agentArgs, chosen []session.Fact) (err error) {
 	created, facts := d.birth.created, d.birth.facts
 	hosted := h.hosts(a.Agent)
-	if hosted {
+	if hosted || d.child.Host != "" {
 		if created.Agent, err = h.agentOf(a.Agent); err != nil {
 			return err
 		}
@@ -415,7 +450,7 @@ func (h *Hub) bear(ctx context.Context, d *delegate, a agentArgs) (err error) {
 		created.Workdir = resolved(created.Workdir)
 	}
 	records := h.fresh(created)
-	for _, f := range facts {
+	for _, f := range slices.Concat(facts, chosen) {
 		records = append(records, session.Record{At: h.env.Now(), Fact: f})
 	}
 	return h.create(records, false)

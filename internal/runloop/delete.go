@@ -66,7 +66,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	}
 }
 
-// deleteChildren deletes a session's children, and theirs, or says that exist some.
+// deleteChildren deletes a session's children, and theirs, or says that it has some.
 func (h *Hub) deleteChildren(ctx context.Context, p protocol.DeleteSessionParams) error {
 	children, err := h.childrenOf(ctx, p.SessionID)
 	switch {
@@ -114,17 +114,28 @@ func (h *Hub) unwanted(ctx context.Context, id string) error {
 	if err != nil || parent == nil || !h.env.Store.Exists(parent.SessionID) {
 		return err
 	}
-	_, err = readSession(ctx, h, parent.SessionID, func(m *machine) (struct{}, error) {
-		if m.works(id) {
-			return struct{}{}, protocol.Rejectf(protocol.RunInProgress, "session %s waits for its child session %s", m.s.ID, id)
-		}
-		return struct{}{}, nil
-	})
-	var wire *protocol.Error
-	if errors.As(err, &wire) && wire.Reason() == protocol.RunInProgress || errors.As(err, new(syscall.Errno)) {
-		return err
+	_, err = h.request(ctx, parent.SessionID, func(t ticket) input { return unwantIn{t, id} })
+	if lost(err) {
+		return nil
 	}
-	return nil // it is gone, or its journal is damaged
+	return err
+}
+
+// unwantIn asks whether a session has all that it wants of a child. A yes is on the disk: a power cut would have the
+// child made again.
+type unwantIn struct {
+	ticket ticket
+	child  string
+}
+
+func (in unwantIn) step(m *machine) {
+	if m.works(in.child) {
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s waits for its child session %s", m.s.ID,
+			in.child))
+		return
+	}
+	m.out.vouched = true
+	m.reply(in.ticket, nil)
 }
 
 // childrenOf are the child sessions of a session that are there.
@@ -196,4 +207,9 @@ func (l *loop) finish(ctx context.Context) error {
 func gone(err error) bool {
 	var wire *protocol.Error
 	return errors.Is(err, session.ErrNotFound) || errors.As(err, &wire) && wire.Code == protocol.SessionNotFound
+}
+
+// lost reports that nobody can open a session any more: it is gone, or its journal is damaged.
+func lost(err error) bool {
+	return gone(err) || errors.As(err, new(openError)) && !errors.As(err, new(syscall.Errno))
 }

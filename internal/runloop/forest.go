@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"noused/internal/model"
+	"noused/internal/session"
 )
 
 // forest knows the trees of runs that have children: what they have used together, how many
@@ -24,7 +25,7 @@ type tree struct {
 	places  map[string]treePlace // of the children that work, by run
 	waiting []*treeWaiter        // in their order
 	given   int                  // children that there were at least, as the latest says
-	wanted  int                  // children that somebody looks after
+	wanted  map[string]int       // children that somebody looks after, by the session that does
 }
 
 // treeUse is what a run has used, its children that have ended included.
@@ -32,6 +33,7 @@ type treeUse struct {
 	used     model.Usage
 	children int
 	live     bool
+	session  string // where it is live
 }
 
 // treePlace is that of a child among those that work. A run that waits for a child of its own
@@ -54,7 +56,7 @@ func (f *forest) use(root string, do func(t *tree)) {
 	defer f.mu.Unlock()
 	t := f.trees[root]
 	if t == nil {
-		t = &tree{uses: map[string]*treeUse{}, places: map[string]treePlace{}}
+		t = &tree{uses: map[string]*treeUse{}, places: map[string]treePlace{}, wanted: map[string]int{}}
 		if f.trees == nil {
 			f.trees = map[string]*tree{}
 		}
@@ -69,7 +71,7 @@ func (f *forest) use(root string, do func(t *tree)) {
 		close(t.waiting[i].ready)
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
-	if len(t.places) == 0 && len(t.waiting) == 0 && t.wanted == 0 && !t.lives() {
+	if len(t.places) == 0 && len(t.waiting) == 0 && len(t.wanted) == 0 && !t.lives() {
 		delete(f.trees, root)
 	}
 }
@@ -155,12 +157,34 @@ func (f *forest) forget(session string) {
 	}
 }
 
-// want keeps a tree while somebody looks after a child of it, the nth, until unwant.
-func (f *forest) want(root string, nth int) {
-	f.use(root, func(t *tree) { t.given, t.wanted = max(t.given, nth), t.wanted+1 })
+// want keeps a tree while a session looks after a child of it, the nth, until unwant.
+func (f *forest) want(root string, by *session.State, nth int) {
+	f.use(root, func(t *tree) {
+		t.given, t.wanted[by.ID] = max(t.given, nth), t.wanted[by.ID]+1
+		t.learn(root, by)
+	})
 }
 
-func (f *forest) unwant(root string) { f.use(root, func(t *tree) { t.wanted-- }) }
+// ended counts what a child's run has used that had ended before anybody looked after it. Once its parent's journal
+// has that, the parent's run counts it.
+func (f *forest) ended(root, run string, end childEnd) {
+	f.use(root, func(t *tree) { t.ended(run, end) })
+}
+
+func (t *tree) ended(run string, end childEnd) {
+	t.given = max(t.given, end.counted)
+	if t.uses[run] == nil {
+		t.uses[run] = &treeUse{used: end.usage.Add(end.below), children: end.children}
+	}
+}
+
+func (f *forest) unwant(root, session string) {
+	f.use(root, func(t *tree) {
+		if t.wanted[session]--; t.wanted[session] == 0 {
+			delete(t.wanted, session)
+		}
+	})
+}
 
 // reserve counts one more child of a run, the nth of its tree, and reports whether there may be one.
 func (f *forest) reserve(root, run string) (nth int, ok bool) {
@@ -183,68 +207,90 @@ func (f *forest) reserve(root, run string) (nth int, ok bool) {
 	return nth, ok
 }
 
-// others is what the other runs of a run's tree have used.
-func (f *forest) others(root, run string) (sum model.Usage) {
+// others is what the other runs of a run's tree have used. Children that the run counts itself are not among them.
+func (f *forest) others(root string, run *session.Run) (sum model.Usage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if t := f.trees[root]; t != nil {
-		for id, u := range t.uses {
-			if id != run {
-				sum = sum.Add(u.used)
-			}
+	t := f.trees[root]
+	if t == nil {
+		return sum
+	}
+	for id, u := range t.uses {
+		if id != run.ID && !run.Counts(id) {
+			sum = sum.Add(u.used)
 		}
 	}
 	return sum
 }
 
 // treeReport names the run that the forest has from a loop.
-type treeReport struct{ root, run string }
-
-// learnOfTree has the machine know what the other runs of its tree have used.
-func (l *loop) learnOfTree(in input) {
-	at := l.inTree
-	if in, ok := in.(childRunIn); ok && in.start != nil {
-		at = treeReport{in.start.root, in.runID}
-	}
-	if l.m.elsewhere = (model.Usage{}); at.run != "" {
-		l.m.elsewhere = l.env.forest.others(at.root, at.run)
-	}
+type treeReport struct {
+	root, run string
+	reported  bool // the end of a child in the background began it
 }
 
-// account has the forest know what the loop's run, if it is one of a tree, has used by now.
-func (l *loop) account() {
+// treeNow is that of the run.
+func (l *loop) treeNow() treeReport { return treeReport{l.m.root(), l.m.s.Run.ID, l.m.s.Run.Reported} }
+
+// enterTree has the forest know which run the loop has, and what the former one came to, with the children that it
+// counts since records were written.
+func (l *loop) enterTree(now treeReport, records []session.Record) {
+	was := l.inTree
+	if l.inTree = now; was == now || was.run == "" {
+		return
+	}
+	l.env.forest.use(was.root, func(t *tree) {
+		for _, r := range records {
+			if f, is := r.Fact.(session.ChildEnded); is && f.Root == "" {
+				delete(t.uses, f.ChildRunID)
+			}
+		}
+		delete(t.places, was.run)
+		if u := t.uses[was.run]; u != nil {
+			u.live = false
+			if ended, ok := l.m.s.Ended(was.run); ok {
+				end := childEndOf(ended.RunEnded, ended.Usage)
+				u.used, u.children = end.usage.Add(end.below), end.children
+				if was.reported {
+					l.running.Go(func() {
+						l.env.hub.tellLate(l.life, l.id, end.late(session.Child{
+							ChildStarted: session.ChildStarted{ChildRunID: was.run, Root: was.root},
+						}))
+					})
+				}
+			}
+		}
+	})
+}
+
+// reserve is the forest's. The run may end before the loop accounts for it.
+func (l *loop) reserve(root, run string) (nth int, ok bool) {
+	l.enterTree(l.treeNow(), nil)
+	return l.env.forest.reserve(root, run)
+}
+
+// account has the forest know what the loop's run, if it is one of a tree, has used by now, with records that have just
+// been written.
+func (l *loop) account(records []session.Record) {
 	run := l.m.s.Run
 	now := treeReport{}
 	if run != nil && (run.Root != "" || len(run.Children) > 0) {
-		now = treeReport{l.m.root(), run.ID}
+		now = l.treeNow()
 	}
 	was := l.inTree
-	if was != now && was.run != "" {
-		l.env.forest.use(was.root, func(t *tree) {
-			delete(t.places, was.run)
-			if u := t.uses[was.run]; u != nil {
-				u.live = false
-				if end := l.m.s.LastRun; end.RunID == was.run {
-					if ended, ok := l.m.s.Ended(was.run); ok {
-						u.used, u.children = ended.Usage, end.Children
-						if end.Spent != nil {
-							u.used = u.used.Add(*end.Spent)
-						}
-					}
-				}
-			}
-		})
-	}
-	if l.inTree = now; now.run == "" {
+	if l.enterTree(now, records); now.run == "" {
 		return
 	}
 	used, children := run.Below()
 	l.env.forest.use(now.root, func(t *tree) {
 		t.given = max(t.given, run.Counted())
-		if _, has := t.places[now.run]; !has && was != now && run.Root != "" { // its parent is not taken up yet
+		if _, has := t.places[now.run]; !has && was != now && run.IsChild() { // its parent is not taken up yet
 			t.places[now.run] = treePlace{background: true}
 		}
-		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true}
+		t.uses[now.run] = &treeUse{used: used.Add(run.Usage), children: children, live: true, session: l.id}
+		if was != now {
+			t.learn(now.root, l.m.s)
+		}
 		for _, c := range run.Children {
 			if c.Ended { // it is counted here from now on
 				delete(t.uses, c.ChildRunID)

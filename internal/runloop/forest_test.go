@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"noused/internal/model"
 	"noused/internal/session"
 	"noused/internal/testenv"
 )
@@ -84,12 +85,12 @@ func TestAPlaceThatNobodyWaitsForAnyMore(t *testing.T) {
 // it had as many children again (found by the simulator).
 func TestACountOutlivesItsTree(t *testing.T) {
 	f := &forest{bounds: Bounds{Total: 3}}
-	f.want("root", 3)
+	f.want("root", &session.State{ID: "ses-1"}, 3)
 	f.use("root", func(t *tree) { clear(t.uses) })
 	if nth, ok := f.reserve("root", "run-1"); ok {
 		t.Errorf("it has a child more, the %d.", nth)
 	}
-	f.unwant("root")
+	f.unwant("root", "ses-1")
 	if len(f.trees) > 0 {
 		t.Errorf("trees %v are left", f.trees)
 	}
@@ -103,12 +104,91 @@ func TestWhatARunKnowsOfItsTreeIsCounted(t *testing.T) {
 		ID: "run-1", Root: "root",
 		Children: []session.Child{{ChildStarted: session.ChildStarted{ChildRunID: "run-2", Nth: 4}, Children: 1}},
 	}}}}
-	l.account()
+	l.account(nil)
 	if nth, ok := f.reserve("root", "run-1"); nth != 6 || !ok {
 		t.Errorf("the next child is the %d. of its tree, %t, want the sixth", nth, ok)
 	}
 	if _, ok := f.reserve("root", "run-1"); ok {
 		t.Error("there is a seventh child")
+	}
+}
+
+// A run that had ended under a former daemon counts with its children before its parent knows of it, and once after
+// that: the tree had a child more (found by the simulator).
+func TestAChildThatHadEndedIsCounted(t *testing.T) {
+	f := &forest{bounds: Bounds{Total: 4}}
+	s := &session.State{Run: &session.Run{ID: "root", Children: []session.Child{
+		{ChildStarted: session.ChildStarted{ChildRunID: "run-2", Nth: 1}},
+	}}}
+	l := &loop{env: &env{forest: f}, m: &machine{s: s}}
+	l.account(nil)
+	end := childEnd{usage: model.Usage{OutputTokens: 3}, below: model.Usage{OutputTokens: 4}, children: 2}
+	f.ended("root", "run-2", end)
+	if used := f.others("root", s.Run); used.OutputTokens != 7 {
+		t.Errorf("the other runs have used %d tokens, want 7", used.OutputTokens)
+	}
+	s.Run.Children[0].Ended, s.Run.Children[0].Children = true, 2
+	l.account(nil)
+	if nth, ok := f.reserve("root", "root"); nth != 4 || !ok {
+		t.Errorf("the next child is the %d. of its tree, %t, want the fourth", nth, ok)
+	}
+	if _, ok := f.reserve("root", "root"); ok {
+		t.Error("there is a fifth child")
+	}
+}
+
+// A child that has just ended counts once, also before the forest knows that its parent counts it: a tree asked before
+// it had reached its limit (found by the simulator).
+func TestAChildThatHasJustEndedCountsOnce(t *testing.T) {
+	f, spent := &forest{}, model.Usage{OutputTokens: 7, Cost: 9}
+	s := &session.State{Run: &session.Run{ID: "root", Children: []session.Child{
+		{ChildStarted: session.ChildStarted{ChildRunID: "run-2"}},
+	}}}
+	l := &loop{env: &env{forest: f}, m: &machine{s: s, beside: f.others}}
+	l.account(nil)
+	f.ended("root", "run-2", childEnd{usage: spent})
+	s.Run.Children[0].Ended, s.Run.Children[0].Spent = true, spent
+	if used := l.m.treeUsage(); used != spent {
+		t.Errorf("the tree has used %+v, want %+v", used, spent)
+	}
+}
+
+// A child that ends with the write that ends the run above it counts once, in that: a tree asked before it had reached
+// its limit (found by the simulator).
+func TestAChildThatEndsWithTheRunAboveCountsOnce(t *testing.T) {
+	f := &forest{}
+	loopOf := func(run session.Run) *loop {
+		l := &loop{env: &env{forest: f}, m: &machine{s: &session.State{Run: &run}}}
+		l.account(nil)
+		return l
+	}
+	root := loopOf(session.Run{ID: "root", Children: []session.Child{
+		{ChildStarted: session.ChildStarted{ChildRunID: "run-1"}},
+	}})
+	above := loopOf(session.Run{ID: "run-1", Root: "root", Usage: model.Usage{OutputTokens: 13}, Children: []session.Child{
+		{ChildStarted: session.ChildStarted{ChildRunID: "run-2"}},
+	}})
+	child := loopOf(session.Run{ID: "run-2", Root: "root", Usage: model.Usage{OutputTokens: 11}})
+	child.m.s.Run = nil
+	child.account(nil)
+	above.m.s.Run = nil
+	above.account([]session.Record{{Fact: session.ChildEnded{ChildRunID: "run-2"}}})
+	if used := f.others("root", root.m.s.Run); used.OutputTokens != 13 {
+		t.Errorf("run-2 counts beside run-1, which counts it: %d tokens, want the 13 of run-1 here", used.OutputTokens)
+	}
+}
+
+// A power cut may leave that a child in the background has ended, and not the text that says what it came to. It is
+// looked after again, and counts once: in the run of its call (found by the simulator).
+func TestAChildWhoseTextIsLostCountsOnce(t *testing.T) {
+	child := session.ChildStarted{CallID: "call-1", ChildRunID: "run-2", Background: true}
+	m := &machine{ownModel: func() model.Choice { return model.Choice{} }, s: &session.State{
+		Run:        &session.Run{ID: "root", Children: []session.Child{{ChildStarted: child, Ended: true}}},
+		Background: []session.Child{{ChildStarted: child}},
+	}}
+	m.resumeChildren()
+	if list := m.out.children; len(list) != 1 || !list[0].child.Ended {
+		t.Errorf("looked after: %+v, want run-2, which is counted", list)
 	}
 }
 
@@ -118,7 +198,7 @@ func TestAChildHasItsPlaceBeforeItsParentIsThere(t *testing.T) {
 	f := &forest{bounds: Bounds{Parallel: 1}}
 	s := &session.State{Run: &session.Run{ID: "run-1", Root: "root"}}
 	l := &loop{env: &env{forest: f}, m: &machine{s: s}}
-	l.account()
+	l.account(nil)
 	f.use("root", func(tree *tree) {
 		if tree.enters("run-2", treePlace{parent: "root"}, 1) {
 			t.Error("a second child has a place beside it")
@@ -129,7 +209,7 @@ func TestAChildHasItsPlaceBeforeItsParentIsThere(t *testing.T) {
 	})
 	f.leave("root", "run-3")
 	s.Run = nil
-	l.account()
+	l.account(nil)
 	if len(f.trees) > 0 {
 		t.Errorf("trees %v are left", f.trees)
 	}

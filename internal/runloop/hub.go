@@ -123,10 +123,12 @@ type Hub struct {
 	choosing  sync.Mutex    // held while the active session changes
 	searching chan struct{} // holds one while all files are read: for a search, or a usage
 	resuming  sync.WaitGroup
-	resumes   chan struct{}  // holds one for each session that is opened to go on
-	takenUp   chan struct{}  // closed once the runs of a former daemon go on
-	leaving   sync.WaitGroup // hosted sessions that are being closed
-	asking    sessionQueue   // of texts that orchestrators are asked about
+	resumes   chan struct{} // holds one for each session that is opened to go on
+	takenUp   chan struct{} // closed once the runs of a former daemon go on
+
+	rootsMissing atomic.Bool    // what the root of a tree has used could not be read
+	leaving      sync.WaitGroup // hosted sessions that are being closed
+	asking       sessionQueue   // of texts that orchestrators are asked about
 
 	mu    sync.Mutex
 	state lifecycle

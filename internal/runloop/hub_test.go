@@ -481,6 +481,16 @@ func TestBrokenJournalIsAnErrorAndThenRecovers(t *testing.T) {
 	f.events.done(t)
 }
 
+// abort aborts the run of a session.
+func (f *fixture) abort(id string) {
+	f.t.Helper()
+	if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
+		return abortIn{to, ""}
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // failing is a disk whose next write fails when it is told so.
 type failing struct {
 	session.OSDisk

@@ -212,12 +212,18 @@ func (m *machine) answeredBefore(to ticket, key string, wait bool) bool {
 	}
 	m.out.vouched = true
 	m.reply(to, accepted(before.Input, m.s.ID))
+	is := func(in session.Input) bool { return in.InputID == before.InputID }
 	switch {
 	case !wait:
 	case before.Ended != nil:
 		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(*before.Ended, "", m.s.RunOutput(before.RunID))})
-	default:
+	case m.s.Run != nil && m.s.Run.ID == before.RunID, slices.ContainsFunc(m.s.Pending, is):
 		m.waiters = append(m.waiters, to)
+	default:
+		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(session.RunEnded{
+			RunID: before.RunID, StopReason: protocol.StopError, Code: protocol.SessionError,
+			Error: "the journal cannot be read where it says how this run ended",
+		}, "", m.s.RunOutput(before.RunID))})
 	}
 	return true
 }

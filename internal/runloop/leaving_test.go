@@ -39,7 +39,7 @@ func TestAnAgentThatEndsSlowlyHoldsUpNoOtherSession(t *testing.T) {
 	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) {
 		o.Agents = agents
 	})
-	r, err := f.newSession(context.Background(), protocol.NewSessionParams{Agent: "slow"})
+	r, err := f.newSession(nous, protocol.NewSessionParams{Agent: "slow"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,7 @@ type loop struct {
 
 	delegates  map[string]*delegate // by call
 	delegating atomic.Int32         // of them, whose goroutines have not ended
+	unseen     []<-chan struct{}    // of the children that a former daemon has left; complete once begun is closed
 
 	failure error // what ended the loop before its time; read it once done is closed
 }
@@ -127,13 +128,17 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	if e.Modules != nil {
 		l.m.stopHooks = e.Modules.Stops
 	}
-	l.m.bounds, l.m.reserve, l.m.treesKnown = e.Children, e.forest.reserve, e.hub.haveTakenUp
+	l.m.bounds, l.m.reserve, l.m.beside = e.Children, l.reserve, e.forest.others
+	l.m.treesKnown = e.hub.haveTakenUp
+	if e.Instructions != nil {
+		l.m.named = e.Instructions.Named
+	}
 	if e.Agents != nil {
 		l.m.hosts = e.Agents.Check
 	}
 	l.openAgent(s)
 	l.announce()
-	l.account()
+	l.account(nil)
 	return l
 }
 
@@ -243,7 +248,11 @@ func (l *loop) serve() {
 			l.env.Audit(model.AuditEvent{Event: "session:end", Component: "session", SessionID: l.id})
 		}
 	}()
-	defer func() { _ = l.journal.Close() }()
+	defer func() {
+		if l.journal != nil { // else the session is shed
+			_ = l.journal.Close()
+		}
+	}()
 	defer func() {
 		l.env.idle.Add(-l.idle.Swap(0))
 		l.env.waiting.Give(l.held)
@@ -314,7 +323,6 @@ func (l *loop) batch(in input) (err error) {
 		if l.env.Spent != nil {
 			l.m.today = l.env.Spent(now)
 		}
-		l.learnOfTree(in)
 		l.m.step(now, in)
 		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || l.m.reopens || n == batchSize {
 			return l.commit()
@@ -369,7 +377,8 @@ func (l *loop) commit() error {
 		}
 	}
 	l.run.Store(l.runInfo())
-	l.account()
+	begin := l.prepare(out.children)
+	l.account(out.records)
 	l.announce() // a reader of the events finds the same in lists
 	if len(out.events) > 0 {
 		lines := l.env.Events.Append(out.events...)
@@ -393,7 +402,7 @@ func (l *loop) commit() error {
 			l.drop(r.ended.runID)
 		}
 	}
-	l.delegateAll(out.children)
+	l.delegateAll(begin)
 	l.forgetDelegates()
 	if !early {
 		l.startAll(out.work)

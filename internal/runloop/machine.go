@@ -82,10 +82,12 @@ type machine struct {
 	// reserve counts one more child below the run at the root, the nth, and reports whether there
 	// may be one. Nil: always.
 	reserve func(root, runID string) (nth int, ok bool)
+	// named returns a named agent of a folder. Nil: there are none.
+	named func(workdir, name string) (*model.NamedAgent, error)
 	// treesKnown reports that the runs are counted that a former daemon has left. Nil: they are.
 	treesKnown func() bool
-	// elsewhere is what the other runs of the tree have used, as of now.
-	elsewhere model.Usage
+	// beside is what the other runs of the run's tree have used by now. Nil: there are none.
+	beside func(root string, run *session.Run) model.Usage
 
 	now       time.Time
 	out       effects
@@ -274,12 +276,12 @@ func (m *machine) deliver(inputs []session.Input) {
 		id := m.newID("msg-")
 		m.record(session.MessageAdded{
 			ID: id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind, InputID: in.InputID,
-			Message: model.Message{Role: model.User, Text: in.Text, Attachments: in.Attachments},
+			Message: model.Message{Role: model.User, Text: in.Text, Attachments: in.Attachments}, Child: in.Tells(),
 		})
 		m.publish(protocol.MessageStart{
 			Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text, Attachments: wireAttachments(m.filesDir,
 				in.Attachments),
-			InputID: in.InputID,
+			InputID: in.InputID, Child: wireChild(in.Tells()),
 		})
 		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
 	}
@@ -560,19 +562,22 @@ func (m *machine) nextTurn() {
 // endRun closes the run, exactly once. What it still owes is handed back.
 func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	run := m.s.Run
+	if run.Reported && m.park() { // the sessions that are to keep what it has used take in no more
+		return
+	}
 	end := protocol.AgentEnd{
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
 		Discarded: discarded(slices.Concat(run.Unheard, m.s.Pending)), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
 	fact := session.RunEnded{
-		RunID: run.ID, StopReason: stop, Unread: (!run.Outside || run.Turn > 1) && run.Root == "",
+		RunID: run.ID, StopReason: stop, Unread: (!run.Outside || run.Turn > 1) && !run.IsChild(),
 		Waits: len(m.s.Background) > 0,
 	}
 	if as := run.Terms.As; as != nil {
 		fact.As = as.Name
 	}
 	if used, children := run.Below(); children > 0 {
-		fact.Spent, fact.Children = &used, children
+		fact.Spent, fact.Children, fact.Counted = &used, children, run.Counted()
 	}
 	if why != nil {
 		fact.Code, fact.Error, end.Error = why.Code, why.Message, wireRunError(why)

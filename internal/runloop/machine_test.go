@@ -308,7 +308,7 @@ func (w *world) finish() {
 			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
 			continue
 		}
-		if w.m.phase == recording {
+		if w.m.phase == recording || w.m.late.gen != 0 {
 			w.step(w.record())
 			continue
 		}
@@ -1233,6 +1233,35 @@ func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
 	w.step(promptIn{nil, p, false, nil, nil})
 	if len(w.events) == before {
 		t.Error("the key still counts after a day")
+	}
+}
+
+// Who asks by a key for a run that ended, where the journal cannot be read that says how, is
+// answered at once: that run ends no more.
+func TestARunWhoseEndCannotBeReadIsNotWaitedFor(t *testing.T) {
+	for _, another := range []bool{false, true} { // a run is active meanwhile
+		w := newWorld(t)
+		p := protocol.PromptParams{Text: "go", IdempotencyKey: "k"}
+		w.step(promptIn{nil, p, false, nil, nil})
+		w.finish()
+		first := w.m.s.LastRun.RunID
+		w.prompt("another")
+		w.finish()
+		w.records = slices.DeleteFunc(w.records, func(r session.Record) bool {
+			end, is := r.Fact.(session.RunEnded)
+			return is && end.RunID == first
+		})
+		w.boot()
+		if another {
+			w.prompt("one more")
+		}
+		again := &client{name: "again", wait: true}
+		w.asked[again] = true
+		w.step(promptIn{again, p, true, nil, nil})
+		if w.asked[again] || w.waiting[again] {
+			t.Errorf("another run %v: it is waited for", another)
+		}
+		w.finish()
 	}
 }
 

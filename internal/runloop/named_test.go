@@ -3,10 +3,13 @@ package runloop
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"noused/internal/model"
@@ -160,4 +163,151 @@ func TestAHostedChildDoesNotGoOnForANamedAgent(t *testing.T) {
 		t.Errorf("got %q, want a refusal", r.Result.Output)
 	}
 	f.stop()
+}
+
+// someAgents are the hosted agents codex and absent, which is not installed, as those of a daemon are known.
+type someAgents struct{ Agents }
+
+func (someAgents) Default() string { return "" }
+func (someAgents) Check(name string) error {
+	if name != "codex" && name != "absent" {
+		return fmt.Errorf("there is no agent %q", name)
+	}
+	return nil
+}
+
+func (a someAgents) Missing(name string) error {
+	if name == "absent" {
+		return errors.New("absent cannot be started")
+	}
+	return a.Check(name)
+}
+
+// farAgents are instructions of a folder whose named agents have others make their turns.
+type farAgents struct{ onlyAgents }
+
+func (farAgents) Named(_, name string) (*model.NamedAgent, error) {
+	return &model.NamedAgent{Name: name, Text: "Work afar.", AllTools: true, Agent: strings.TrimPrefix(name, "far-")}, nil
+}
+
+// A named agent whose turns one makes that is not there has no child: the daemon's own made them, though people were
+// told that a hosted agent would.
+func TestANamedAgentWhoseHostIsNotThereMakesNoChild(t *testing.T) {
+	for host, want := range map[string]string{
+		"nosuch": `there is no agent "nosuch"`, "absent": "absent cannot be started",
+	} {
+		f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+			o.Instructions, o.Agents = farAgents{}, someAgents{}
+		})
+		id := f.session()
+		if _, err := f.setApprovalMode(aPerson(), protocol.SetApprovalModeParams{
+			Scope: protocol.Scope{SessionID: id}, Mode: protocol.ApprovalsAuto,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.ask(id, agentCall(`{"prompt":"x","agent":"far-`+host+`"}`)); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", host, got, want)
+		}
+		if ids, err := f.store.IDs(); err != nil || len(ids) != 1 {
+			t.Errorf("%s: there are the sessions %v, %v; want no child", host, ids, err)
+		}
+		f.stop()
+	}
+}
+
+// hosting is a machine whose folder's named agents have others make their turns.
+func hosting(t *testing.T) *world {
+	w := newWorld(t)
+	w.m.named = farAgents{}.Named
+	w.m.hosts = func(name string) error {
+		if strings.HasPrefix(name, "far-") {
+			return errors.New("that is a file's name")
+		}
+		return nil
+	}
+	w.prompt("go")
+	return w
+}
+
+// The journal says which hosted agent makes a child's turns, named by the call itself or by a file.
+func TestTheJournalNamesTheHostOfAChild(t *testing.T) {
+	for _, name := range []string{"codex", "far-codex"} {
+		w := hosting(t)
+		w.delegates(`{"prompt":"x","agent":"` + name + `"}`)
+		w.step(answerIn{nil, w.m.s.Run.Question.ApprovalID, protocol.OptionOnce, "", person{}, nil})
+		if c := w.m.s.Run.Children; len(c) != 1 || c[0].Host != "codex" {
+			t.Errorf("%s: the journal has the children %+v, want one of codex", name, c)
+		}
+	}
+}
+
+// Nobody is asked whether an agent may work that no session can have.
+func TestNobodyIsAskedAboutAHostThatIsNotThere(t *testing.T) {
+	w := hosting(t)
+	w.m.hosts = someAgents{}.Check
+	w.delegates(`{"prompt":"x","agent":"far-nosuch"}`)
+	if w.m.s.Run.Question.Open() {
+		t.Errorf("people are asked: %s", w.m.s.Run.Question.Rule)
+	}
+}
+
+// A yes is for the hosted agent that it was asked about, and for none whose name is a part of that one's.
+func TestAYesIsForOneHostedAgent(t *testing.T) {
+	for now, want := range map[string]bool{"opencode": true, "code": false} {
+		w := hosting(t)
+		w.delegates(`{"prompt":"x","agent":"far-opencode"}`)
+		q := w.m.s.Run.Question
+		if !q.Open() || !strings.Contains(q.Rule, "opencode is a hosted agent") {
+			t.Fatalf("the question is %+v", q)
+		}
+		w.m.named = func(_, name string) (*model.NamedAgent, error) { return farAgents{}.Named("", now) }
+		w.step(answerIn{nil, q.ApprovalID, protocol.OptionOnce, "", person{}, nil})
+		if begun := w.work.child != nil; begun != want {
+			t.Errorf("%s makes the turns by now: begun %t, want %t", now, begun, want)
+		}
+	}
+}
+
+// The question about a hosted agent begins with why people are asked, also where the rules do not say it.
+func TestAQuestionOfAHostedAgentSaysWhy(t *testing.T) {
+	w := hosting(t)
+	w.m.judge = func(model.Invocation, string, [][]byte) model.Verdict {
+		return model.Verdict{Decision: model.Ask, Delegates: true}
+	}
+	w.delegates(`{"prompt":"x","agent":"far-codex"}`)
+	if q := w.m.s.Run.Question; !q.Open() || q.Rule != "ask: codex is a hosted agent, with hands of its own" {
+		t.Errorf("the question is %+v", q)
+	}
+}
+
+// A child goes on with what makes its turns: where its file names another agent by now, people hear who makes them, and
+// that a new child is to be begun. They heard that the call is to be made again, which never helped.
+func TestAChildWhoseFileNamesAnotherAgentDoesNotGoOn(t *testing.T) {
+	as := &movingAgent{}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), func(o *Options) {
+		o.Instructions, o.Agents = as, someAgents{}
+	})
+	id := f.session()
+	f.ask(id, agentCall(`{"prompt":"first","agent":"moves"}`))
+	child, err := query(t.Context(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.host.Store("codex")
+	got := f.ask(id, agentCall(`{"prompt":"second","session_id":"`+child+`"}`))
+	if !strings.Contains(got, "made by noused, and the file of moves names codex by now: leave out session_id") {
+		t.Errorf("got %q", got)
+	}
+	f.stop()
+}
+
+// movingAgent are instructions of a folder whose named agent has another make its turns once that is said.
+type movingAgent struct {
+	onlyAgents
+	host atomic.Value
+}
+
+func (a *movingAgent) Named(_, name string) (*model.NamedAgent, error) {
+	host, _ := a.host.Load().(string)
+	return &model.NamedAgent{Name: name, AllTools: true, Agent: host}, nil
 }

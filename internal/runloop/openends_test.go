@@ -76,6 +76,30 @@ func TestACallInTheBackgroundWhoseAnswerWasTorn(t *testing.T) {
 	}
 }
 
+// A call that somebody has allowed and whose child was begun has that child after a restart, also where its beginning
+// was torn off the journal: it was decided again, and had a second one, or was refused (found by the simulator).
+func TestAnAllowedCallHasOneChildAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	w.may = map[string]string{agentTool: model.Ask}
+	w.prompt("go")
+	w.delegates(`{"prompt":"x"}`)
+	heard := len(w.events)
+	w.step(answerIn{w.client("approve"), "apr-1-ses-1", protocol.OptionOnce, "", person{}, nil})
+	begun := func(r session.Record) bool { _, ok := r.Fact.(session.ChildStarted); return ok }
+	torn := slices.IndexFunc(w.records, begun)
+	if torn < 0 {
+		t.Fatalf("it has no child: %s", w.story())
+	}
+	w.records, w.checker, w.events = w.records[:torn+1], nil, w.events[:heard]
+	w.boot()
+	if w.work.child == nil {
+		t.Errorf("nobody waits for the child: %+v", w.work)
+	}
+	if slices.ContainsFunc(w.records[torn+1:], begun) {
+		t.Error("the call has a second child")
+	}
+}
+
 // A run that is given up while it waits for children stops them, and the call that is told ends before the run does.
 // Nothing goes on in a child that nobody waits for.
 func TestARunThatIsGivenUpEndsTheCallsOfItsChildren(t *testing.T) {

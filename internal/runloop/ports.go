@@ -142,7 +142,7 @@ type Changes interface {
 	Warm(ctx context.Context, sessionID, workdir string)
 	// Before records the folder for a turn, unless that was done.
 	Before(ctx context.Context, sessionID, workdir, turn string) error
-	// After keeps what has changed since Before, nothing where that was not called. The
+	// After keeps what has changed since Before, nothing where that was not called, and says so. The
 	// caller calls Settle once it has written that down.
 	After(ctx context.Context, sessionID, workdir, turn string) (model.Recorded, error)
 	Settle(sessionID, workdir string)

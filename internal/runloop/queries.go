@@ -121,6 +121,9 @@ func (m *machine) state() protocol.State {
 		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
 		ApprovalMode: s.ApprovalMode, Agent: agentName(s.Agent), Parent: wireParent(s.Parent),
 	}
+	for _, c := range s.Background {
+		st.Background = append(st.Background, protocol.ChildRun{SessionID: c.ChildID, RunID: c.ChildRunID})
+	}
 	if m.hosted() {
 		st.Model, st.Context.Window = m.agentModel(), 0
 		st.AgentCommands, st.AgentOptions = m.offerOf()
@@ -340,7 +343,7 @@ func wireEntry(dir string, e *session.Body) any {
 	out := protocol.Message{
 		Type: "message", ID: e.ID, ParentID: e.ParentID, Role: string(msg.Role), Text: msg.Text, RunID: e.RunID,
 		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments),
-		InputID: e.InputID,
+		InputID: e.InputID, Child: wireChild(e.Child),
 	}
 	switch msg.Role {
 	case model.Assistant:

@@ -3,6 +3,8 @@ package runloop
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -37,10 +39,16 @@ func (s *lifecycle) retry(id string, disk bool, now time.Time) {
 
 // mend opens the sessions whose time has come.
 func (h *Hub) mend(ctx context.Context) {
+	if h.rootsMissing.Load() {
+		h.findRoots(ctx)
+	}
 	var due []string
 	h.update(func(s *lifecycle) { due = s.due(h.env.Now()) })
 	for _, id := range due {
-		h.resumeSoon(ctx, id, true, func() {})
+		h.resumeSoon(ctx, id, true, func() {
+			h.endUnwanted(ctx, id)
+			h.findRoots(ctx)
+		})
 	}
 }
 
@@ -89,6 +97,7 @@ func (h *Hub) resume(ctx context.Context, id string) {
 	case err == nil:
 		select {
 		case <-l.begun:
+			l.awaitSeen(ctx)
 		case <-l.done:
 		case <-ctx.Done():
 		}
@@ -107,6 +116,17 @@ func (h *Hub) resume(ctx context.Context, id string) {
 	}
 }
 
+// awaitSeen blocks until the children that a former daemon has left have been looked at.
+func (l *loop) awaitSeen(ctx context.Context) {
+	for _, seen := range l.unseen {
+		select {
+		case <-seen:
+		case <-l.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // takeUp goes on with the runs that a former daemon has left unfinished.
 func (h *Hub) takeUp(ctx context.Context) {
 	defer close(h.takenUp)
@@ -118,6 +138,53 @@ func (h *Hub) takeUp(ctx context.Context) {
 		h.env.Fault("", err)
 	}
 	each.Wait()
+	h.findRoots(ctx)
+	h.endUnwanted(ctx, "")
+}
+
+// childRun is a run of a child session.
+type childRun struct {
+	loop *loop
+	id   string
+}
+
+// endUnwanted ends the runs of a session's children, "" for all sessions, that no call waits for: a parent's journal
+// may have lost the line that said so, and nobody is told what such a run comes to.
+func (h *Hub) endUnwanted(ctx context.Context, of string) {
+	children := map[string][]childRun{} // by parent
+	h.readLifecycle(func(s *lifecycle) {
+		for _, l := range s.all() {
+			parent, run := l.shown.Load().Parent, l.run.Load()
+			if parent != nil && run != nil && !l.hasEnded() && (of == "" || of == parent.SessionID) {
+				children[parent.SessionID] = append(children[parent.SessionID], childRun{l, run.RunID})
+			}
+		}
+	})
+	for parent, runs := range children {
+		h.endUnwantedOf(ctx, parent, runs)
+	}
+}
+
+func (h *Hub) endUnwantedOf(ctx context.Context, parent string, runs []childRun) {
+	unwanted, err := readSession(ctx, h, parent, func(m *machine) ([]childRun, error) {
+		return slices.DeleteFunc(slices.Clone(runs), func(r childRun) bool { return m.waitsFor(r.id) }), nil
+	})
+	switch {
+	case lost(err):
+		unwanted = runs
+	case err != nil: // it may be known later
+		return
+	}
+	for _, r := range unwanted {
+		works, err := readSession(ctx, h, r.loop.id, func(m *machine) (bool, error) { // and not for a person
+			return m.s.Run != nil && m.s.Run.ID == r.id && m.s.Run.IsChild(), nil
+		})
+		if err != nil || !works {
+			continue
+		}
+		h.env.Fault(r.loop.id, fmt.Errorf("the run %s is ended: its parent, session %s, does not know of it", r.id, parent))
+		_ = r.loop.post(ctx, abortIn{nil, r.id})
+	}
 }
 
 // takeUpWait is how long a state waits for the questions of runs that a former

@@ -202,6 +202,7 @@ func (drainIn) step(m *machine) {
 
 func (drainNowIn) step(m *machine) {
 	m.draining = true
+	m.giveUpLate(errShutdown)
 	m.refusePostponed()
 	switch m.phase {
 	case calling:
@@ -234,4 +235,6 @@ func (m *machine) refusePostponed() {
 }
 
 // resting reports that nothing is under way: a draining machine may be closed.
-func (m *machine) resting() bool { return (m.phase == idle || m.phase == parked) && !m.quieting }
+func (m *machine) resting() bool {
+	return (m.phase == idle || m.phase == parked) && !m.quieting && m.late.gen == 0
+}

@@ -29,6 +29,11 @@ func (h *Hub) newSession(ctx context.Context, p protocol.NewSessionParams) (prot
 	if created.Agent, err = h.agentOf(p.Agent); err != nil {
 		return protocol.Session{}, err
 	}
+	if created.Agent != "" && created.Agent != h.defaultAgent() {
+		if _, err := personOf(ctx, protocol.NewSession.Name()+" with agent"); err != nil {
+			return protocol.Session{}, err
+		}
+	}
 	if p.Workdir != "" {
 		if created.Workdir, err = h.folder(p.Workdir); err != nil {
 			return protocol.Session{}, err
@@ -60,7 +65,10 @@ func (h *Hub) brought(ctx context.Context, given []protocol.MCPServer) (servers 
 
 // Workdir is the folder that a session lives in. With "" it is that of the active
 // session, the daemon's own before there is one.
-func (h *Hub) Workdir(ctx context.Context, sessionID string) (string, error) {
+func (h *Hub) Workdir(ctx context.Context, sessionID, folder string) (string, error) {
+	if folder != "" {
+		return h.folder(folder)
+	}
 	if sessionID == "" {
 		var err error
 		if sessionID, err = h.active(); sessionID == "" || err != nil {

@@ -16,6 +16,7 @@ const (
 	maxWaiting  = 24 << 20 // bytes that sessions which wait have in memory together
 	memoryShare = 2        // a session has about so many bytes for each of its journal
 	maxWaking   = 2        // sessions that are read again at a time
+	maxParent   = 48 << 10 // bytes that one which waits for a child has: that may take long
 )
 
 // settle keeps a session that waits for an answer in memory where there is room
@@ -30,7 +31,10 @@ func (l *loop) settle() {
 		size = 0
 	}
 	l.env.idle.Add(size - l.idle.Swap(size))
-	if more := want - l.held; more > 0 && !l.env.waiting.Take(more) {
+	switch more := want - l.held; {
+	case l.m.late.gen != 0: // what a turn has changed is being recorded, and in no journal yet
+		want = min(want, l.held)
+	case l.m.waitsForChild() && want > maxParent, more > 0 && !l.env.waiting.Take(more):
 		l.shed()
 		want = 0
 	}
@@ -41,7 +45,7 @@ func (l *loop) settle() {
 // shed forgets what the journal has.
 func (l *loop) shed() {
 	_ = l.journal.Close() // all of it is on the disk
-	l.m.s, l.m.msg, l.m.call = nil, message{}, model.ToolCall{}
+	l.journal, l.m.s, l.m.msg, l.m.call = nil, nil, message{}, model.ToolCall{}
 	l.isShed.Store(true)
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"noused/internal/protocol"
 )
@@ -137,6 +139,70 @@ func TestSessionsThatWaitAreShed(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Nothing keeps what a shed session had in memory.
+func TestAShedSessionIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := asker(t, t.TempDir(), newRecorder(), &rules{})
+		f.env.waiting.Take(maxWaiting)
+		id := f.session()
+		var l *loop
+		f.Hub.readLifecycle(func(s *lifecycle) { l = s.open(id) })
+		synctest.Wait()
+		had := weak.Make(l.m.s)
+		a, err := f.start(id, "!t.x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !f.isShed(id) {
+			t.Fatal("it is not shed")
+		}
+		if runtime.GC(); had.Value() != nil {
+			t.Error("it is in memory")
+		}
+		f.abort(id)
+		f.events.wait(a.RunID)
+		f.stop()
+		f.events.done(t)
+	})
+}
+
+// What a turn has changed is in no journal before that is recorded: until then a session that waits stays in memory,
+// whatever room there is. A stop dropped the record, and said nothing (found by a review).
+func TestASessionIsNotShedWhileItsTurnIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := asker(t, t.TempDir(), newRecorder(), &rules{})
+		f.env.waiting.Take(maxWaiting)
+		id := f.session()
+		var l *loop
+		f.Hub.readLifecycle(func(s *lifecycle) { l = s.open(id) })
+		synctest.Wait()
+		l.m.late.gen = 1
+		a, err := f.start(id, "!t.x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.isShed(id) {
+			t.Error("it is shed while a turn is recorded")
+		}
+		l.m.late.gen = 0
+		p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}
+		if _, err := f.getState(context.Background(), p); err != nil {
+			t.Fatal(err)
+		}
+		if !f.isShed(id) {
+			t.Error("it is not shed afterwards")
+		}
+		if _, err := requestAs[protocol.AbortAccepted](context.Background(), f.Hub, id, func(to ticket) input {
+			return abortIn{to, ""}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.events.wait(a.RunID)
+		f.stop()
+		f.events.done(t)
+	})
 }
 
 // What ends a question ends that of a shed session: each call is made once after a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
@@ -40,11 +41,7 @@ func TestAChildKeepsItsPlaceWhileItsParentIsOpenedAgain(t *testing.T) {
 	if n := <-resumed; n != 1 {
 		t.Errorf("%d children have a place, want the one that works", n)
 	}
-	if _, err := requestAs[protocol.AbortAccepted](ctx, f.Hub, id, func(to ticket) input {
-		return abortIn{to, ""}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.abort(id)
 	f.events.wait(a.RunID)
 	if n := places(); n != 0 {
 		t.Errorf("%d places are taken, and no child works", n)
@@ -90,4 +87,26 @@ func TestAChildIsCountedWithThoseOfAFormerDaemon(t *testing.T) {
 	if !begun() || w.work.child == nil {
 		t.Errorf("it is not begun: %+v", w.work)
 	}
+}
+
+// A child in the background is looked at before others of its tree are begun, as it says how many children it has had,
+// though it has ended: they were not counted (found by the simulator).
+func TestAChildThatHasEndedIsLookedAtBeforeOthersBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, known := newDelegate(childWork{}), false
+		l := &loop{unseen: []<-chan struct{}{d.seen}, done: make(chan struct{})}
+		go func() {
+			l.awaitSeen(t.Context())
+			known = true
+		}()
+		synctest.Wait()
+		if known {
+			t.Error("nobody has looked")
+		}
+		d.see()
+		synctest.Wait()
+		if !known {
+			t.Error("somebody has looked")
+		}
+	})
 }

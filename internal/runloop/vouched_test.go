@@ -73,6 +73,33 @@ func TestAnAnswerThatIsRepeatedIsOnTheDisk(t *testing.T) {
 	})
 }
 
+// A child is deleted once its parent has its answer on the disk: after a power failure the parent made it again, and
+// had its work done twice (found by the simulator).
+func TestAChildIsDeletedOnceItsAnswerIsOnTheDisk(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	f := newFamily(t, session.OSDisk{}, dir, offline.Model{}, echoTool, newHearing(), nil)
+	id := f.session()
+	a, err := f.start(id, agentCall(`{"prompt":"done"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	children, err := f.childrenOf(ctx, id)
+	if err != nil || len(children) != 1 {
+		t.Fatalf("it has the children %v: %v", children, err)
+	}
+	f.stop()
+	disk := &counting{}
+	f = newFamily(t, disk, dir, offline.Model{}, echoTool, newHearing(), nil)
+	if _, err := f.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: children[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if n := disk.count(); n != 1 {
+		t.Errorf("a journal was synced %d times before the deletion, want once", n)
+	}
+	f.stop()
+}
+
 // A sync that fails for an answer that is repeated takes nothing back that was announced.
 func TestAFailedSyncKeepsWhatWasAnnounced(t *testing.T) {
 	dir := t.TempDir()

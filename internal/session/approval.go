@@ -24,7 +24,8 @@ const (
 // the tool's defaults, where they differ. Path is the file that an allowed call touches, of a
 // file tool; Linked: a link leads there from the path that the call names. Used is what the
 // run had used when a question of kind budget was asked, Schema the form of one of
-// kind question, whose call runs meanwhile.
+// kind question, whose call runs meanwhile. Host is the hosted agent that an allowed call of the
+// tool agent has make the child's turns.
 type ApprovalAsked struct {
 	ApprovalID string                `json:"approval_id"`
 	RunID      string                `json:"run_id"`
@@ -37,6 +38,7 @@ type ApprovalAsked struct {
 	Diff       string                `json:"diff,omitzero"`
 	Path       string                `json:"path,omitzero"`
 	Linked     bool                  `json:"linked,omitzero"`
+	Host       string                `json:"host,omitzero"`
 	Schema     jsontext.Value        `json:"schema,omitzero"`
 	Options    []ApprovalOption      `json:"options"`
 	Used       Used                  `json:"used,omitzero"`

@@ -52,10 +52,11 @@ type Entry struct {
 	blocks  bool
 	calls   bool
 	text    bool
-	says    bool // it has a text or calls
-	broken  bool // an answer that broke off
-	opens   bool // a turn
-	missing bool // it is no entry, but names one that is not in memory
+	says    bool    // it has a text or calls
+	broken  bool    // an answer that broke off
+	opens   bool    // a turn
+	missing bool    // it is no entry, but names one that is not in memory
+	child   *string // the ChildKey of the child whose end it tells, nil for none
 
 	at   int64 // of its line in the journal, in bytes; not before size is set
 	size int   // of the line, with its LF; 0: it is not written yet
@@ -114,6 +115,9 @@ func entryOf(b *Body) *Entry {
 	e.broken = b.StopReason == model.StopError && m.Role == model.Assistant
 	if e.Snippet = strings.Clone(FirstLine(snippet, snippets)); snippet == "" && e.calls {
 		e.Snippet = "→ " + m.ToolCalls[0].Name
+	}
+	if b.Child != "" {
+		e.child = new(strings.Clone(b.Child))
 	}
 	e.body.Store(b)
 	return e
@@ -297,6 +301,9 @@ func (r *bodyReader) read(e *Entry) (*Body, error) {
 		return nil, errMoved
 	}
 	b.ParentID, b.Message.Opens = e.Parent(), e.opens // the line may name one that is missing
+	if e.child != nil {                               // an older line does not say it
+		b.Child = *e.child
+	}
 	if b.Compaction != nil {
 		b.Compaction.ParentID = b.ParentID
 	}

@@ -69,7 +69,9 @@ func (s *State) fits(fact Fact) error {
 			return fmt.Errorf("a child of run %.128q, which is not active", f.RunID)
 		}
 	case ChildEnded:
-		return usageFits(f.Spent)
+		return childrenFit(f.Spent, f.Children, f.Counted)
+	case RunEnded:
+		return childrenFit(f.Spent, f.Children, f.Counted)
 	case ToolStarted:
 		if f.CallID == "" {
 			return errNoID
@@ -78,8 +80,8 @@ func (s *State) fits(fact Fact) error {
 		if f.RewindID == "" {
 			return errNoID
 		}
-		if s.Run != nil || s.Rewind != nil {
-			return errors.New("a rewind in the middle of a run, or of another")
+		if s.Run != nil {
+			return errors.New("a rewind in the middle of a run")
 		}
 	case ApprovalAsked:
 		if f.ApprovalID == "" {
@@ -126,6 +128,19 @@ func usageFits(u *model.Usage) error {
 		return errNegative
 	}
 	return nil
+}
+
+// maxChildren is more than a run has, all of its tree counted.
+const maxChildren = 1 << 30
+
+func childrenFit(spent *model.Usage, below, inTree int) error {
+	switch {
+	case min(below, inTree) < 0:
+		return errNegative
+	case max(below, inTree) > maxChildren:
+		return fmt.Errorf("%d children", max(below, inTree))
+	}
+	return usageFits(spent)
 }
 
 func usedFits(u Used) error {

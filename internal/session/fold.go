@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,9 +42,10 @@ func (s *State) apply(r Record) error {
 		s.Unread = false
 		return nil // the session is as it was
 	case Input:
+		s.Rewind = nil // none is accepted in the middle of one: its end's line is lost
 		s.applyInput(f, r.At)
 	case MessageAdded:
-		f.Message.Opens = s.Run != nil && s.Run.Fresh
+		f.Message.Opens, f.Child = s.Run != nil && s.Run.Fresh, cmp.Or(f.Child, s.tells(f.InputID)) // as older ones do not
 		if err := s.add(&Body{MessageAdded: f, CreatedAt: r.At}); err != nil {
 			return err
 		}
@@ -78,14 +80,13 @@ func (s *State) apply(r Record) error {
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
+		s.Rewind = nil // its end's line is lost
 		s.Run = &Run{
 			ID: f.RunID, Began: r.At, Approvals: f.Approvals, Terms: s.termsOf(f.RunID), Root: s.rootOf(f.RunID),
 			Outside: s.isFor(f.RunID, CommandCallTool),
 		}
-		s.Run.Reported = s.Run.Root == "" && s.isFor(f.RunID, CommandAgent)
-		if f.Model != (model.Choice{}) {
-			s.Answered = f.Model
-		}
+		s.Run.Reported = s.tellsAtFirst(f.RunID)
+		s.Answered = cmp.Or(f.Model, s.Answered)
 	case RuleKept:
 		s.kept(f.ApprovalID)
 	default:
@@ -145,6 +146,13 @@ func (s *State) termsOf(runID string) Terms {
 		}
 	}
 	return Terms{}
+}
+
+// tellsAtFirst reports that the end of a child in the background begins a run.
+func (s *State) tellsAtFirst(runID string) bool {
+	return slices.ContainsFunc(s.Pending, func(in Input) bool {
+		return in.RunID == runID && in.Kind == protocol.KindPrompt && in.Tells() != ""
+	})
 }
 
 // isFor reports that a text which came by that command begins a run.
@@ -255,11 +263,12 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
 		run.Calls, run.Started, run.Skips, run.Fresh, run.Question = nil, "", false, true, nil
-		run.Damaged = false
+		run.Damaged, run.Changing = false, false
 	case MessageStarted:
 		run.Open, run.Asked, run.Parked = f, true, false
 	case ToolStarted:
 		run.Started, run.StartedAt = f.CallID, at
+		run.Changing = run.Changing || !f.Reads
 		run.past(f.CallID)
 		run.Calls = begun(run.Calls, f.CallID)
 	case ApprovalAsked:
@@ -289,19 +298,18 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		run.Parked = false
 		run.Open, run.Said = MessageStarted{}, Piece{} // what came of it stands before this
 	case RunEnded:
+		ended := f
+		ended.Waits, ended.As = false, "" // nobody asks that of an earlier run, and an index has no place for it
 		s.ended = append(s.ended, &Ended{
-			RunEnded: f.alone(), Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began),
+			RunEnded: ended, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began),
 			after: len(s.order),
 		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
-		counted := max(f.Children, run.Counted())
-		for i, c := range s.Background {
-			if c.RunID == f.RunID && c.Nth < counted { // it is the one to say how many there were
-				s.Background = slices.Clone(s.Background)
-				s.Background[i].Nth = counted
-			}
+		s.counted(run.Tree(), max(f.Children, f.Counted, run.Counted()))
+		if run.Reported { // no run above it counts it
+			s.late(reportEnded(run, f))
 		}
-		ended := f.alone()
+		s.forgetTrees()
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
 				a.Ended = &ended

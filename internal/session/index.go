@@ -33,7 +33,7 @@ const (
 	indexExt     = ".index"
 	indexMagic   = "nousedi\n"
 	trailerSize  = 8 + len(indexMagic)
-	indexVersion = 3 // other than what folds make, or the file is, has changed: TestIndexIsAsItWas
+	indexVersion = 5 // other than what folds make, or the file is, has changed: TestIndexIsAsItWas
 
 	leastIndexed = 512 << 10 // bytes of a journal; a shorter one is folded as fast
 	maxIndex     = 64 << 20  // bytes

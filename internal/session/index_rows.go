@@ -26,6 +26,7 @@ const (
 	rowCompact             // it is a compaction
 	rowSameRun             // its run is that of the row before it
 	rowBelow               // its parent is the row before it
+	rowTells               // it tells the end of a child
 	rowRole                // the first of two bits
 )
 
@@ -61,6 +62,7 @@ func (w *rowWriter) entry(e *Entry) {
 		{e.IsCompaction(), rowCompact},
 		{w.before != nil && w.before.RunID == e.RunID, rowSameRun},
 		{w.before != nil && w.before == e.parent, rowBelow},
+		{e.child != nil, rowTells},
 	} {
 		if f.set {
 			flags |= f.bit
@@ -81,6 +83,9 @@ func (w *rowWriter) entry(e *Entry) {
 	}
 	if e.IsCompaction() {
 		w.text(e.kept.ID)
+	}
+	if e.child != nil {
+		w.text(*e.child)
 	}
 	w.text(e.Snippet)
 	w.num(uint64(e.at - w.end))
@@ -106,9 +111,20 @@ func (w *rowWriter) run(r *Ended) {
 	w.num(uint64(r.after))
 	w.int(int64(r.Turns))
 	w.int(int64(r.Took))
+	w.usage(r.Usage)
+	w.int(int64(r.Children))
+	w.int(int64(r.Counted))
+	if r.Spent == nil {
+		w.num(0)
+		return
+	}
+	w.num(1)
+	w.usage(*r.Spent)
+}
+
+func (w *rowWriter) usage(u model.Usage) {
 	for _, n := range []int64{
-		r.Usage.InputTokens, r.Usage.OutputTokens, r.Usage.CachedTokens, r.Usage.CacheWriteTokens, r.Usage.ReasoningTokens,
-		r.Usage.Cost,
+		u.InputTokens, u.OutputTokens, u.CachedTokens, u.CacheWriteTokens, u.ReasoningTokens, u.Cost,
 	} {
 		w.int(n)
 	}
@@ -190,6 +206,9 @@ func (r *rowReader) entry(flags uint64, e *Entry, find func(id string) *Entry) {
 		e.kept = find(r.text())
 		r.bad = r.bad || e.kept == nil
 	}
+	if flags&rowTells != 0 {
+		e.child = new(r.text())
+	}
 	e.Role = rowRoles[flags/rowRole%uint64(len(rowRoles))]
 	e.images, e.blocks, e.calls, e.text = flags&rowImages != 0, flags&rowBlocks != 0, flags&rowCalls != 0,
 		flags&rowText != 0
@@ -209,10 +228,19 @@ func (r *rowReader) run(e *Ended) {
 	e.Unread = r.upTo(1) == 1
 	e.after = int(r.upTo(maxIndexed))
 	e.Turns, e.Took = int(r.int()), time.Duration(r.int())
+	e.Usage = r.usage()
+	e.Children, e.Counted = int(r.int()), int(r.int())
+	if r.upTo(1) == 1 {
+		spent := r.usage()
+		e.Spent = &spent
+	}
+}
+
+func (r *rowReader) usage() (u model.Usage) {
 	for _, n := range []*int64{
-		&e.Usage.InputTokens, &e.Usage.OutputTokens, &e.Usage.CachedTokens, &e.Usage.CacheWriteTokens,
-		&e.Usage.ReasoningTokens, &e.Usage.Cost,
+		&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens, &u.Cost,
 	} {
 		*n = r.int()
 	}
+	return u
 }

@@ -35,6 +35,10 @@ var sameFold = cmp.Options{
 			v = indexedEntry{
 				e.ID, e.RunID, e.Parent(), string(e.Role), e.Snippet, "", e.n, e.bytes, e.size, e.tokens, e.counted, e.at,
 				[]bool{e.images, e.blocks, e.calls, e.text, e.says, e.broken, e.opens, e.missing},
+				"",
+			}
+			if e.child != nil {
+				v.Child = *e.child
 			}
 			if e.kept != nil {
 				v.Kept = e.kept.ID
@@ -57,6 +61,7 @@ type indexedEntry struct {
 	N, Bytes, Size                         int
 	Tokens, Counted, At                    int64
 	Is                                     []bool
+	Child                                  string
 }
 
 // indexing is a store that keeps an index of every journal.
@@ -219,7 +224,11 @@ func randomRecords(t *rapid.T, most int) (records []Record) {
 		case 0:
 			add(RunStarted{RunID: run()})
 		case 1:
-			add(RunEnded{RunID: run(), StopReason: "completed", Error: text.Draw(t, "error"), Unread: pick("unread", 2) == 0})
+			end := RunEnded{RunID: run(), StopReason: "completed", Error: text.Draw(t, "error"), Unread: pick("unread", 2) == 0}
+			if end.Children = pick("children", 3); end.Children > 0 {
+				end.Spent = usage()
+			}
+			add(end)
 		case 2:
 			add(TurnStarted{RunID: run(), Turn: pick("turn", 9), Kind: "prompt", InputIDs: []string{"x"}})
 		case 3:

@@ -160,6 +160,20 @@ func life() []Record {
 			RunID: "run-6", StopReason: "completed", Waits: true, Spent: &model.Usage{InputTokens: 3, OutputTokens: 2},
 			Children: 3,
 		},
+		Input{InputID: "in-7", Kind: "prompt", Command: "agent", Text: "It ended.", RunID: "run-9", Key: "ses-2@run-8"},
+		RunStarted{RunID: "run-9"},
+		TurnStarted{RunID: "run-9", Turn: 1, Kind: "prompt", InputIDs: []string{"in-7"}},
+		MessageAdded{
+			ID: "m7", ParentID: "m6", RunID: "run-9", TurnKind: "prompt", InputID: "in-7", Child: "ses-2@run-8",
+			Message: model.Message{Role: model.User, Text: "It ended."},
+		},
+		ChildStarted{
+			RunID: "run-9", CallID: "call-5", MessageID: "m7", ChildID: "ses-3", ChildRunID: "run-10", New: true, Host: "codex",
+		},
+		ApprovalAsked{
+			ApprovalID: "apr-4-ses-1", RunID: "run-9", Kind: "tool", CallID: "call-6", Rule: "ask: codex is a hosted agent",
+			Host: "codex", Options: []ApprovalOption{{ID: "once", Decision: "allow"}},
+		},
 	}
 	var records []Record
 	for i, f := range facts {
@@ -453,7 +467,7 @@ func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
 	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "line skipped") {
 		t.Errorf("got %v, want one line told as skipped", problems)
 	}
-	if len(s.Assets) != 0 || s.Messages != 5 {
+	if len(s.Assets) != 0 || s.Messages != 6 {
 		t.Errorf("got %d assets and %d messages, want everything but the asset", len(s.Assets), s.Messages)
 	}
 	if err := j.Close(); err != nil {
@@ -577,11 +591,11 @@ func TestCompactionStandsForWhatItSummarises(t *testing.T) {
 	for _, e := range path {
 		ids = append(ids, e.ID)
 	}
-	if want := []string{"c1", "m4", "m6"}; !slices.Equal(ids, want) {
+	if want := []string{"c1", "m4", "m6", "m7"}; !slices.Equal(ids, want) {
 		t.Errorf("got %v, want %v", ids, want)
 	}
-	if chain, _ := s.Chain(""); len(chain) != 6 {
-		t.Errorf("got %d entries, want all six still there", len(chain))
+	if chain, _ := s.Chain(""); len(chain) != 7 {
+		t.Errorf("got %d entries, want all seven still there", len(chain))
 	}
 	if older, _ := s.Path("m3"); len(older) != 3 {
 		t.Errorf("got %d entries at an older leaf, want what it was then", len(older))

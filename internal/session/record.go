@@ -163,6 +163,7 @@ type MessageAdded struct {
 	Outputs    map[string]string `json:"outputs,omitzero"`
 	DurationMS int64             `json:"duration_ms,omitzero"` // of the tool call that it is the result of
 	NotRun     protocol.NotRun   `json:"not_run,omitzero"`     // why that call was not run, "" if it was
+	Child      string            `json:"child,omitzero"`       // ChildKey of the child in the background whose end it tells
 }
 
 // ToolStarted says that a call is about to run: after a crash it may
@@ -170,6 +171,7 @@ type MessageAdded struct {
 type ToolStarted struct {
 	RunID  string `json:"run_id"`
 	CallID string `json:"call_id"`
+	Reads  bool   `json:"reads,omitzero"` // it changes no file of the folder
 }
 
 // TurnEnded closes a turn.
@@ -199,9 +201,11 @@ type RunEnded struct {
 	As         string              `json:"as,omitzero"` // the named agent that made it
 	// Waits says that a child in the background works on, whose result starts the next run.
 	Waits bool `json:"waits,omitzero"`
-	// Spent is what the run's children have used, Children how many there were below it.
+	// Spent is what the run's children have used, Children how many there were below it. Counted is
+	// how many children its tree has had at least.
 	Spent    *model.Usage `json:"spent,omitzero"`
 	Children int          `json:"children,omitzero"`
+	Counted  int          `json:"counted,omitzero"`
 }
 
 // RunParked says that the run waits for a model, or that the daemon stopped on purpose with the run at a

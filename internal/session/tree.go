@@ -23,6 +23,7 @@ type Run struct {
 	Turn     int           // of the latest turn, from 1
 	Kind     protocol.Kind // of the latest turn
 	TurnOpen bool
+	Changing bool `json:",omitzero"` // a call of the turn was started that may change files
 	// Damaged says that a line cannot be read which was written since the calls below were
 	// asked for: one of them may have been started, or not be allowed.
 	Damaged  bool
@@ -56,7 +57,7 @@ type Run struct {
 	Granted   Used                  // when somebody last let it go on past a limit
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
-	Reported  bool                  `json:",omitzero"` // the end of a child in the background began it
+	Reported  bool                  `json:",omitzero"` // the end of a child in the background began it, of whose tree it is
 	Root      string                `json:",omitzero"` // the run at the root of its tree, "" for itself
 	Children  []Child               `json:",omitzero"` // in the order of their starts
 	Unheard   []Input               `json:",omitzero"` // that an abort took out of the queues, and the end hands back
@@ -127,6 +128,7 @@ type State struct {
 	Parent     *Parent  `json:",omitzero"` // of a child session
 	Children   []string `json:",omitzero"` // ids of the sessions that were made for calls of this one
 	Background []Child  `json:",omitzero"` // whose results this session has not got yet
+	Late       []Late   `json:",omitzero"` // of the trees that there is something of here
 
 	Leaf         string
 	SteeringMode protocol.Mode

@@ -3,13 +3,10 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"time"
 
 	"noused/internal/model"
@@ -41,12 +38,13 @@ type tree struct {
 	before   *snapshot        // until the turn's change is settled
 	at       map[string]files // before each message of the user
 	rewound  map[string]files // before each rewind
+	done     map[string]bool  // what rewinds have changed
 	applying bool
 }
 
 func (w *world) tree(session string) *tree {
 	if w.trees[session] == nil {
-		w.trees[session] = &tree{now: files{}, at: map[string]files{}, rewound: map[string]files{}}
+		w.trees[session] = &tree{now: files{}, at: map[string]files{}, rewound: map[string]files{}, done: map[string]bool{}}
 	}
 	return w.trees[session]
 }
@@ -99,7 +97,7 @@ func (r recorder) After(ctx context.Context, session, _, turn string) (model.Rec
 	}
 	t := r.l.w.tree(session)
 	if t.before == nil || t.before.turn != turn {
-		return model.Recorded{}, nil
+		return model.Recorded{Unbegun: true}, nil
 	}
 	d := delta{}
 	for name := range union(t.before.was, t.now) {
@@ -132,8 +130,29 @@ func (r recorder) Settle(session, _ string) {
 	r.l.w.mu.Lock()
 	defer r.l.w.mu.Unlock()
 	if !r.l.gone() {
+		r.l.w.settled(session)
 		r.l.w.tree(session).before = nil
 		r.l.w.ripe = max(r.l.w.ripe, 2)
+	}
+}
+
+// settled holds what was recorded before a turn, and is thrown away now, against what the journal has of the turn:
+// after a power cut there is nothing else. w.mu is held.
+func (w *world) settled(id string) {
+	before := w.tree(id).before
+	if before == nil || w.holed(id) {
+		return
+	}
+	count := func(text []byte) (n int) {
+		for _, f := range factsOf[session.TurnChanged](text, "turn_changed") {
+			if fmt.Sprint(f.RunID, "/", f.Turn) == before.turn {
+				n++
+			}
+		}
+		return n
+	}
+	if count(w.durable(id)) < count(w.journal(id)) {
+		w.fail("what turn %s is from is thrown away, and a power cut would leave nothing of what it has changed", before.turn)
 	}
 }
 
@@ -203,8 +222,11 @@ func (r recorder) Plan(ctx context.Context, session, _ string, steps []model.Cha
 		return p, nil // what that turn has left is not known
 	}
 	now, do := r.l.w.tree(session).now, delta{}
+	undo := len(steps) == 1 && r.l.w.tree(session).done[steps[0].Changes]
 	for _, name := range sorted(all) {
 		switch d := all[name]; {
+		case now[name] != d[1] && undo: // a turn, or another rewind, has changed it since
+			p.Conflicts = append(p.Conflicts, model.RewindConflict{Path: name, Why: "it was changed since"})
 		case now[name] != d[1]:
 			r.l.w.fail("%s of %s is %d, and its turns have left %d", name, session, now[name], d[1])
 		case d[0] != d[1]:
@@ -212,7 +234,9 @@ func (r recorder) Plan(ctx context.Context, session, _ string, steps []model.Cha
 			p.Files = append(p.Files, model.RewindAction{Path: name, Action: "restore"})
 		}
 	}
-	p.Changes = do.text()
+	if len(p.Conflicts) == 0 {
+		p.Changes = do.text()
+	}
 	return p, nil
 }
 
@@ -263,6 +287,9 @@ func (r recorder) put(session, id string, d delta, to int) error {
 		}
 		w.mu.Unlock()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.done[d.text()] = true
 	return nil
 }
 
@@ -289,23 +316,9 @@ func (r recorder) Recover(session, _, changes, id string) (finished bool, err er
 
 // begunOnDisk is the record of a rewind that a power cut would leave; nil: there is none.
 func (w *world) begunOnDisk(id, rewind string) *session.RewindBegun {
-	info, err := os.Lstat(filepath.Join(w.dir, "state", "sessions", id+".jsonl"))
-	if err != nil {
-		return nil
-	}
-	w.disk.mu.Lock()
-	defer w.disk.mu.Unlock()
-	file := w.disk.files[inode(info)]
-	if file == nil {
-		return nil
-	}
-	for line := range bytes.Lines(file.content) {
-		var r struct {
-			Type string
-			Data session.RewindBegun
-		}
-		if json.Unmarshal(line, &r) == nil && r.Type == "rewind_begun" && r.Data.RewindID == rewind {
-			return &r.Data
+	for _, f := range factsOf[session.RewindBegun](w.durable(id), "rewind_begun") {
+		if f.RewindID == rewind {
+			return &f
 		}
 	}
 	return nil

@@ -31,12 +31,17 @@ type family struct {
 	kids     []string
 	parents  map[string]string // by child session
 	kin      map[string]*kin   // by the child's run
+	aborts   map[string]abort  // by run
+	reports  map[string]*kin   // children in the background, by the runs that their ends have begun
 	byCall   map[string]*kin
 	begun    map[string]bool   // runs that have started
 	over     map[string]bool   // runs that have ended
 	endedIn  map[string]int    // the life that a child in the background has ended in, by its run
 	waits    map[string]string // calls that were told, and wait for a child, by session
-	asked    map[string]string // tasks, by the session that was given them
+	asked    map[string]string // the sessions that were given a task, by their parents and the text
+	most     runloop.Bounds
+	kinds
+	purse
 }
 
 // kin is a run that was begun for a call of agent.
@@ -49,9 +54,14 @@ type kin struct {
 func newFamily(seed uint64) family {
 	sum := fnv.New64a()
 	fmt.Fprint(sum, "families")
+	rng := rand.New(rand.NewPCG(seed, sum.Sum64()))
+	families, kinds := rng.IntN(2) == 0, newKinds(rng)
+	depth := []int{2, 2, 2, 2, 1, 3, 4, 8}[rng.IntN(8)] // 8 is what [children] has at most
 	return family{
-		families: rand.New(rand.NewPCG(seed, sum.Sum64())).IntN(2) == 0,
-		parents:  map[string]string{}, kin: map[string]*kin{}, byCall: map[string]*kin{}, begun: map[string]bool{},
+		families: families, kinds: kinds, purse: newPurse(),
+		most:    runloop.Bounds{Depth: depth, Parallel: 3, Total: max(6, depth+2)},
+		parents: map[string]string{}, kin: map[string]*kin{}, byCall: map[string]*kin{}, begun: map[string]bool{},
+		reports: map[string]*kin{}, aborts: map[string]abort{},
 		over: map[string]bool{}, endedIn: map[string]int{}, waits: map[string]string{}, asked: map[string]string{},
 	}
 }
@@ -61,7 +71,7 @@ func (w *world) bounds() runloop.Bounds {
 	if !w.families {
 		return runloop.Bounds{}
 	}
-	return runloop.Bounds{Depth: 2, Parallel: 3, Total: 6}
+	return w.most
 }
 
 // chooses is a session that a client does something in.
@@ -73,17 +83,19 @@ func (c *client) chooses() string {
 	return w.session[w.rng.IntN(len(w.session))]
 }
 
-// delegations are lines that have the model call agent.
+// delegations are lines that have the model call agent. What is below them is one deeper than may be, at most, unless
+// it is in a child.
 func (w *world) delegations(in string, depth int) (lines string) {
 	for range 1 + w.rng.IntN(3-min(depth, 2)) {
 		w.tasks++
-		task := fmt.Sprint("task ", w.tasks)
+		name := fmt.Sprint("task ", w.tasks)
+		task := name
 		switch n := w.rng.IntN(6); {
 		case n == 0:
 			task += "\n!t.x"
 		case n == 1:
 			task += "\n!t.ask {\"n\":1}"
-		case n < 4 && depth < 2:
+		case (n < 4 || w.most.Depth > 2) && depth < w.most.Depth:
 			task += w.delegations("", depth+1)
 		}
 		args := map[string]any{"prompt": task}
@@ -93,6 +105,8 @@ func (w *world) delegations(in string, depth int) (lines string) {
 		own := slices.DeleteFunc(slices.Clone(w.kids), func(id string) bool { return w.parents[id] != in })
 		if len(own) > 0 && w.rng.IntN(4) == 0 {
 			args["session_id"] = own[w.rng.IntN(len(own))]
+		} else {
+			w.wanted(name, args)
 		}
 		text, err := json.Marshal(args)
 		must(w.t, err)
@@ -115,25 +129,88 @@ func (w *world) isDoomed(id string) bool {
 func (w *world) deleted(id string) {
 	for _, kid := range slices.Clone(w.kids) {
 		if kid == id {
+			if w.exists(id) {
+				w.fail("session %s is there, and one above it is deleted", id)
+			}
 			w.kids = slices.DeleteFunc(w.kids, func(o string) bool { return o == id })
 		}
 		if w.parents[kid] == id {
 			w.sometimes("a child is deleted with its parent")
+			if w.parents[id] != "" {
+				w.sometimes("a child of a child is deleted with what is above it")
+			}
 			w.deleted(kid)
 		}
 	}
 }
 
-// lines of a journal that have a record of that kind.
-func (w *world) records(id, kind string) (found [][]byte) {
-	text, err := os.ReadFile(filepath.Join(w.dir, "state", "sessions", id+".jsonl"))
+// removes holds the deletion of sessions, which is to be made durable now, against what parents wait for: else the next
+// daemon would make a child again, and have its work done once more.
+func (w *world) removes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	away, _ := filepath.Glob(filepath.Join(w.dir, "state", "sessions", "*.deleted"))
+	if len(away) == 0 || w.life.gone() {
+		return
+	}
+	for _, run := range sorted(w.kin) {
+		k := w.kin[run]
+		if k.New && slices.ContainsFunc(away, func(path string) bool { return base(path) == k.ChildID+".deleted" }) &&
+			w.exists(k.parent) && !w.holed(k.parent) && !w.hasAnswer(k) {
+			w.fail("session %s is deleted, and %s waits for its run %s", k.ChildID, k.parent, run)
+		}
+	}
+}
+
+// hasAnswer reports that a parent's journal says what a child has come to, or that the call ended without it,
+// also after a power cut. w.mu is held.
+func (w *world) hasAnswer(k *kin) bool {
+	text, key := w.durable(k.parent), session.ChildKey(k.ChildID, k.ChildRunID)
+	for _, f := range factsOf[session.Input](text, "input") {
+		if f.Key == key {
+			return true
+		}
+	}
+	for _, f := range factsOf[session.MessageAdded](text, "message") {
+		if !k.Background && f.Message.ToolCallID == k.CallID {
+			return true
+		}
+	}
+	for _, f := range factsOf[session.RunEnded](text, "run_ended") {
+		if !k.Background && f.RunID == k.RunID {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) path(id string) string { return filepath.Join(w.dir, "state", "sessions", id+".jsonl") }
+
+// journal is that of a session, as it is written; durable is what a power cut would leave of it.
+func (w *world) journal(id string) []byte {
+	text, _ := os.ReadFile(w.path(id))
+	return text
+}
+
+func (w *world) durable(id string) []byte {
+	info, err := os.Lstat(w.path(id))
 	if err != nil {
 		return nil
 	}
-	for line := range bytes.Lines(text) {
+	w.disk.mu.Lock()
+	defer w.disk.mu.Unlock()
+	if file := w.disk.files[inode(info)]; file != nil {
+		return file.content
+	}
+	return nil
+}
+
+// factsOf are the records of a kind that a journal has.
+func factsOf[F any](journal []byte, kind string) (found []F) {
+	for line := range bytes.Lines(journal) {
 		var r struct {
 			Type string
-			Data json.RawMessage
+			Data F
 		}
 		if bytes.Contains(line, []byte(`"`+kind+`"`)) && json.Unmarshal(line, &r) == nil && r.Type == kind {
 			found = append(found, r.Data)
@@ -145,16 +222,21 @@ func (w *world) records(id, kind string) (found [][]byte) {
 // meet learns whose child a session is, and for which call it runs. w.mu is held.
 func (w *world) meet(id, run string) *kin {
 	if w.parents[id] == "" {
-		for _, data := range w.records(id, "created") {
-			var f session.Created
-			if json.Unmarshal(data, &f) == nil && f.Parent != nil {
+		for _, f := range factsOf[session.Created](w.journal(id), "created") {
+			if f.Parent != nil {
 				w.parents[id] = f.Parent.SessionID
 				w.kids = append(w.kids, id)
 				if f.Parent.Depth > w.bounds().Depth {
 					w.fail("session %s has %d sessions above it", id, f.Parent.Depth)
 				}
+				if is, known := w.depth(f.Parent.SessionID); known && is+1 != f.Parent.Depth && !w.holed(id) {
+					w.fail("session %s says that %d sessions are above it, and its parent has %d", id, f.Parent.Depth, is)
+				}
 				if f.Parent.Depth > 1 {
 					w.sometimes("a child has a child")
+				}
+				if f.Parent.Depth > 2 {
+					w.sometimes("a child of a child has a child")
 				}
 			}
 		}
@@ -165,14 +247,23 @@ func (w *world) meet(id, run string) *kin {
 	return w.kin[run]
 }
 
+// depth is how many sessions are above one, if that is known.
+func (w *world) depth(id string) (n int, known bool) {
+	f := w.created(id)
+	if f == nil || w.holed(id) {
+		return 0, false
+	}
+	if f.Parent != nil {
+		n = f.Parent.Depth
+	}
+	return n, true
+}
+
 // learn takes in what a parent's journal says of its children, those that are not made yet included.
 // w.mu is held.
 func (w *world) learn(parent string) {
-	for _, data := range w.records(parent, "child_started") {
-		var f session.ChildStarted
-		if json.Unmarshal(data, &f) == nil {
-			w.relate(f, parent)
-		}
+	for _, f := range factsOf[session.ChildStarted](w.journal(parent), "child_started") {
+		w.relate(f, parent)
 	}
 }
 
@@ -188,23 +279,63 @@ func (w *world) relate(f session.ChildStarted, parent string) {
 	}
 	var all []string
 	for run, other := range w.kin {
-		if w.root(other) == w.root(k) {
+		if w.root(other) == w.root(k) && !w.mayBeForgotten(run) {
 			all = append(all, run)
 		}
 	}
-	if n := len(all); n > w.bounds().Total {
+	if n := len(all); n > w.bounds().Total && !w.unopened {
 		slices.Sort(all)
 		w.fail("run %s has %d children: %v", w.root(k), n, all)
 	}
 }
 
-// root is the run at the top of a child's tree. What works in the background once the run of its
-// call is over has a tree of its own.
+// root is the run at the top of a child's tree.
 func (w *world) root(k *kin) string {
-	for w.kin[k.RunID] != nil {
-		k = w.kin[k.RunID]
+	for w.above(k.RunID) != nil {
+		k = w.above(k.RunID)
 	}
 	return k.RunID
+}
+
+// above is the child that a run is, or whose end has begun it: one of the same tree. nil: the run is no such one.
+func (w *world) above(run string) *kin {
+	if k := w.kin[run]; k != nil {
+		return k
+	}
+	return w.reports[run]
+}
+
+// mayBeForgotten reports that a run belongs to one that a child's end has begun, and that was over under a former
+// daemon: that tells the rest of the tree, but waits for nobody to keep it. w.mu is held.
+func (w *world) mayBeForgotten(run string) bool {
+	for k := w.above(run); k != nil; run, k = k.RunID, w.above(k.RunID) {
+		if _, former := w.former[run]; former && w.reports[run] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// learnReports learns of which trees the runs of a session are that children's ends have begun. w.mu is held.
+func (w *world) learnReports(in string) {
+	w.learn(in)
+	for _, f := range factsOf[session.Input](w.journal(in), "input") {
+		run := f.RunID
+		_, child, _ := strings.Cut(f.Tells(), "@")
+		if f.Kind != protocol.KindPrompt || child == "" || w.reports[run] != nil {
+			continue
+		}
+		k := w.kin[child]
+		switch {
+		case k == nil:
+			w.fail("run %s tells the end of the run %s, which is none of a child of session %s", run, child, in)
+		case f.Root != w.root(k):
+			w.fail("run %s is of the tree %s, and the child whose end began it of %s", run, f.Root, w.root(k))
+		default:
+			w.reports[run] = k
+			w.sometimes("the end of a child in the background begins a run")
+		}
+	}
 }
 
 // working are the children of a tree that run, and do not wait for one of their own. w.mu is held.
@@ -233,10 +364,11 @@ func (w *world) awaited() bool {
 	return false
 }
 
-// untold reports that a parent was not told yet what a child in the background has come to. w.mu is held.
+// untold reports that a parent was not told yet what a child in the background has come to. One whose journal has holes
+// may never be. w.mu is held.
 func (w *world) untold() bool {
 	for _, k := range w.kin {
-		if k.Background && !k.told && !w.holed(k.parent) && w.exists(k.parent) {
+		if k.Background && !k.told && w.exists(k.parent) {
 			return true
 		}
 	}
@@ -244,7 +376,7 @@ func (w *world) untold() bool {
 }
 
 func (w *world) exists(id string) bool {
-	_, err := os.Stat(filepath.Join(w.dir, "state", "sessions", id+".jsonl"))
+	_, err := os.Stat(w.path(id))
 	return err == nil
 }
 
@@ -289,7 +421,10 @@ func (w *world) noteChildren(ev protocol.Event) {
 	case protocol.MessageStart:
 		if ev.Role == "user" {
 			w.tells(ev.Text)
-			w.assigned(in, ev.Text)
+			w.assigned(in, ev.RunID, ev.Text)
+		} else {
+			w.bounded(in, ev.RunID, ev.MessageID)
+			w.goesOn(ev.RunID)
 		}
 	case protocol.ToolUpdate:
 		var told struct {
@@ -301,37 +436,59 @@ func (w *world) noteChildren(ev protocol.Event) {
 		if json.Unmarshal(ev.Update, &told) == nil && told.Type == "child_session" {
 			w.learn(in)
 			w.meet(told.SessionID, told.RunID)
+			w.begins(ev.RunID, told.RunID)
 			if !told.Background {
 				w.waits[in] = ev.ToolCallID
 			}
 		}
+	case protocol.MessageEnd:
+		w.spends(ev)
 	case protocol.ToolEnd:
 		delete(w.waits, in)
 		w.callEnds(ev)
 	case protocol.AgentEnd:
 		w.childEnds(in, ev)
+		if ev.Error != nil && ev.Error.Code == protocol.OverBudget && strings.Contains(ev.Error.Message, "the run has cost") {
+			w.costsAll(in, ev.RunID)
+		}
 	case protocol.Status:
-		if ev.Code == protocol.StatusAbortRequested {
-			w.aborts(in, ev.RunID)
+		switch ev.Code {
+		case protocol.StatusAbortRequested:
+			w.noteAbort(ev.RunID)
+		case protocol.StatusApprovalRequested:
+			if ev.Approval.Kind == protocol.ApprovalBudget {
+				w.noteBudget(ev.RunID)
+				w.asksForMore(in, ev.RunID, ev.Approval.ApprovalID)
+			}
 		}
 	}
 }
 
 // assigned notes that a child was given its task. w.mu is held.
-func (w *world) assigned(in, text string) {
-	if !strings.HasPrefix(text, "task ") {
+func (w *world) assigned(in, run, text string) {
+	if !isTask(text) {
 		return
 	}
-	if before := w.asked[text]; before != "" && before != in {
+	w.meet(in, run)
+	of := w.parents[in] + " " + text // a branch asks for it as well
+	if w.asked[of] == "" {
+		w.kindOf(in, run, text)
+	}
+	if before := w.asked[of]; before != "" && before != in {
 		w.fail("%q was given to %s and to %s", text, before, in)
 	}
-	w.asked[text] = in
+	w.asked[of] = in
 }
 
 func (w *world) childBegins(in, run string) {
 	w.begun[run] = true
 	k := w.meet(in, run)
 	if k == nil {
+		if w.learnReports(in); w.reports[run] == nil {
+			w.rooted[run] = w.harm()
+		} else if child := w.reports[run].ChildRunID; w.endedIn[child] == w.life.number && w.before[run] == nil {
+			w.before[run] = w.atEnd[child]
+		}
 		return
 	}
 	root := w.root(k)
@@ -346,7 +503,7 @@ func (w *world) childBegins(in, run string) {
 // callEnds holds a call's end against that of its child. w.mu is held.
 func (w *world) callEnds(ev protocol.ToolEnd) {
 	if ev.Error != nil && ev.Error.Code == "at_limit" {
-		w.sometimes("a call of agent is at a bound")
+		w.atBound(ev)
 	}
 	k := w.byCall[ev.ToolCallID]
 	if k == nil || k.Background {
@@ -367,6 +524,9 @@ func (w *world) childEnds(in string, ev protocol.AgentEnd) {
 	}
 	if k := w.kin[ev.RunID]; k != nil && k.Background {
 		w.endedIn[ev.RunID] = w.life.number
+		if w.countsAll() {
+			w.atEnd[ev.RunID] = w.treeUse(ev.RunID)
+		}
 		if w.running[k.parent] != "" {
 			w.sometimes("a child in the background ends while its parent runs")
 		} else {
@@ -383,16 +543,66 @@ func (w *world) childEnds(in string, ev protocol.AgentEnd) {
 	}
 }
 
-func (w *world) aborts(in, run string) {
+// abort is the life in which a run was aborted, what harm was done by then, and how often runs that it waits for have
+// asked their models since.
+type abort struct {
+	life, harm int
+	asks       map[string]int // by run
+}
+
+// maxLateAsks is how often a child may ask its model yet: what is under way is announced late where a disk is slow.
+const maxLateAsks = 2
+
+// goesOn holds a run that asks its model against an abort of the one that waits for it. w.mu is held.
+func (w *world) goesOn(run string) {
+	k := w.kin[run]
+	if k == nil || k.Background {
+		return
+	}
+	a, is := w.aborts[k.RunID]
+	if !is || a.life != w.life.number || a.harm != w.harm() {
+		return
+	}
+	if a.asks[run]++; a.asks[run] > maxLateAsks {
+		w.fail("run %s asks its model, and %s, which waits for it, was aborted %d answers before", run, k.RunID, a.asks[run])
+	}
+}
+
+func (w *world) noteAbort(run string) {
+	if _, is := w.aborts[run]; !is {
+		w.aborts[run] = abort{w.life.number, w.harm(), map[string]int{}}
+	}
 	if w.kin[run] != nil {
 		w.sometimes("a client aborts a child") // or its parent's end does
 	}
-	for _, k := range w.kin {
-		if k.RunID == run && !k.Background && w.running[k.ChildID] == k.ChildRunID {
-			w.sometimes("an abort of a run that waits for a child")
-			return
+	if k := w.waitsFor(run); k != nil {
+		w.sometimes("an abort of a run that waits for a child")
+		if w.waitsFor(k.ChildRunID) != nil {
+			w.sometimes("an abort of a run whose child waits for one")
 		}
 	}
+}
+
+// waitsFor is a child that works, and that a run waits for, nil where there is none. w.mu is held.
+func (w *world) waitsFor(run string) *kin {
+	for _, of := range sorted(w.kin) {
+		if k := w.kin[of]; k.RunID == run && !k.Background && w.running[k.ChildID] == of {
+			return k
+		}
+	}
+	return nil
+}
+
+// grandparent is a session whose run waits for a child that waits for one, "" where there is none.
+func (w *world) grandparent() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, in := range sorted(w.running) {
+		if k := w.waitsFor(w.running[in]); k != nil && w.waitsFor(k.ChildRunID) != nil {
+			return in
+		}
+	}
+	return ""
 }
 
 // kinOf is what journals say of children. w.mu is held.
@@ -415,6 +625,9 @@ func (w *world) kinOf(stories map[string]*sessiontest.Story) {
 		}
 		for _, f := range s.Started {
 			w.relate(f, id)
+		}
+		if !s.Holed {
+			w.learnReports(id)
 		}
 		if s.Above == nil {
 			continue

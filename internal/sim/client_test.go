@@ -85,6 +85,10 @@ func (c *client) act() {
 		c.send("new_session", map[string]any{})
 		return
 	}
+	if above := w.grandparent(); above != "" && w.rng.IntN(8) == 0 {
+		c.send("abort", map[string]any{"session_id": above})
+		return
+	}
 	in := c.chooses()
 	text := func() map[string]any {
 		w.texts++
@@ -116,6 +120,8 @@ func (c *client) act() {
 		p["wait"] = w.rng.IntN(4) == 0
 		if kind := w.rng.IntN(3); kind > 0 {
 			p["streaming_behavior"] = []string{"", "steer", "follow_up"}[kind]
+		} else if w.rng.IntN(2) == 0 {
+			p["max_cost"] = float64(20*(1+w.rng.IntN(3))*perToken) / 1e9
 		}
 		c.send("prompt", p)
 	case 6, 7:
@@ -192,7 +198,9 @@ func (c *client) sendOfSessions(in string) {
 	case n < 2 && len(w.session) > 1:
 		p := map[string]any{"session_id": in}
 		if w.families {
-			if parent := w.parents[in]; parent != "" && w.rng.IntN(2) == 0 {
+			if n := w.rng.IntN(4); n == 0 {
+				p["session_id"] = w.top(in)
+			} else if parent := w.parents[in]; parent != "" && n < 3 {
 				p["session_id"] = parent
 			}
 			p["children"] = w.rng.IntN(3) > 0
@@ -490,6 +498,9 @@ func (c *client) accepted(cmd *command, a accepted) {
 			return false
 		}
 		in, ok := s.Inputs[a.InputID]
+		if most, is := cmd.payload["max_cost"].(float64); is && math.Abs(most*1e9-float64(in.Terms.MaxCost)) > 1 {
+			return false
+		}
 		return ok && in.Text == text && in.RunID == a.RunID && in.Key == key && s.Keys[key] == 1
 	})
 }

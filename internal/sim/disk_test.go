@@ -208,6 +208,9 @@ func common(a, b []byte) int {
 }
 
 func (p port) SyncDir(dir string) error {
+	if p.life.w.families {
+		p.life.w.removes()
+	}
 	if fault := p.life.stop("sync folder " + strings.TrimPrefix(dir, p.life.w.dir)); fault != nil {
 		return fault
 	}

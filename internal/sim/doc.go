@@ -16,8 +16,9 @@
 // session up, tells it again, with or without the last text, or has forgotten it.
 //
 // In half of the worlds models call agent: in the foreground, several at once, in the background,
-// with a child that there is, and in children. Clients prompt, steer, abort and delete children
-// as they do other sessions.
+// with a child that there is, and in children. Some children have a worktree, another model, a named
+// agent or a hosted one, and in some worlds a tree has a limit of tokens. Clients prompt, steer, abort and
+// delete children as they do other sessions.
 //
 // What sessions change is in folders of the simulator's, which are recorded, rewound and put
 // back as runloop's port Changes has it: a rewind is a step at a time, and killed in between.
@@ -29,7 +30,8 @@
 // call is made twice; a rewind is on the disk before it changes a file, and leaves what was
 // there before its message; a call of agent ends after its child's run, and so does the run that has
 // made it; what a child in the background has come to is told once; no task is given to two children,
-// no child is without its parent, and the bounds of the tree hold; what a daemon has in memory is
+// no child is without its parent, none is deleted while a power cut would have its parent make it again, each is
+// of the kind that its call wants, and the bounds of the tree hold; what a daemon has in memory is
 // what the next one reads; readers miss no number; the answers about a queue, a key or an approval
 // fit one order of what happened (porcupine); and when faults end, within a minute every run does,
 // and every command has its reply.

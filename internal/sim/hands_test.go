@@ -14,24 +14,50 @@ import (
 	"noused/internal/session/sessiontest"
 )
 
-// thinker is the offline model, which waits for the driver before each delta.
-type thinker struct{ l *life }
+// own is the daemon's own model.
+var own = model.Choice{Provider: "offline", Name: offline.Name}
+
+// thinker is the offline model under some name, which waits for the driver before each delta. What it says has a price,
+// also where it fails.
+type thinker struct {
+	l    *life
+	name string
+}
 
 func (m thinker) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
+		m.l.w.thinks(req.SessionID, m.name)
 		for d, err := range (offline.Model{}).Stream(ctx, req) {
 			if fault := m.l.stopUntil(ctx, "answer of the model to "+req.SessionID); fault != nil {
 				if ctx.Err() != nil { // to give up takes a provider its time, too
 					_ = m.l.stopUntil(context.Background(), "end of the answer to "+req.SessionID)
 				}
+				if fault == errProvider && !yield(model.Delta{Usage: m.price(req.SessionID, model.Usage{InputTokens: 1})}, nil) {
+					return
+				}
 				yield(model.Delta{}, fault)
 				return
 			}
+			d.Usage = m.price(req.SessionID, d.Usage)
 			if !yield(d, err) {
 				return
 			}
 		}
 	}
+}
+
+// perToken is what a token costs, in billionths of a dollar. The small model costs more: whatever it is called.
+const perToken = 1_000_000
+
+func (m thinker) price(session string, u model.Usage) model.Usage {
+	u.Cost = tokens(u) * perToken
+	if m.name == small {
+		u.Cost *= 3
+	}
+	m.l.w.mu.Lock()
+	defer m.l.w.mu.Unlock()
+	m.l.w.spent[session] = m.l.w.spent[session].Add(u)
+	return u
 }
 
 // hands has three tools: t.x may be called, t.ask asks first, agent has a child session.
@@ -68,6 +94,7 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 		w.fail("call %s is made for the %d. time", inv.ID, w.calls[inv.ID])
 	}
 	if !h.l.gone() {
+		w.mayCall(inv)
 		w.vow("called: "+inv.ID, inv.SessionID, func(all map[string]*sessiontest.Story) bool {
 			return all[inv.SessionID] != nil && all[inv.SessionID].Calls[inv.ID]
 		})

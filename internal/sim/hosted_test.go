@@ -344,6 +344,7 @@ func (g *guest) work(a ask, cancel, done chan struct{}) {
 		k := g.l.w.known[session]
 		for _, p := range a.Params.Prompt {
 			k.said = append(k.said, p.Text)
+			g.l.w.has(p.Text) // also where its daemon has died just now
 		}
 	}
 	g.l.w.hears(g.l, a)
@@ -510,11 +511,9 @@ func (w *world) hears(l *life, a ask) {
 		return
 	}
 	for _, p := range a.Params.Prompt {
-		if said, ok := strings.CutPrefix(p.Text, "This is what was said before:"); ok {
+		if strings.HasPrefix(p.Text, saidBefore) {
 			w.sometimes("an agent is told what was said before")
-			for line := range strings.Lines(said) {
-				w.had[strings.TrimSpace(strings.TrimPrefix(line, "> "))] = true
-			}
+			w.has(p.Text)
 			continue
 		}
 		if strings.HasPrefix(p.Text, "You were stopped") {
@@ -529,7 +528,22 @@ func (w *world) hears(l *life, a ask) {
 		if w.had[firstLine(p.Text)] {
 			w.sometimes("an agent is sent a text again")
 		}
-		w.had[firstLine(p.Text)] = true
+		w.has(p.Text)
+	}
+}
+
+// saidBefore is how a text begins that tells an agent a conversation.
+const saidBefore = "This is what was said before:"
+
+// has notes that an agent has a text. w.mu is held.
+func (w *world) has(text string) {
+	said, before := strings.CutPrefix(text, saidBefore)
+	if !before {
+		w.had[firstLine(text)] = true
+		return
+	}
+	for line := range strings.Lines(said) {
+		w.had[strings.TrimSpace(strings.TrimPrefix(line, "> "))] = true
 	}
 }
 
@@ -572,6 +586,10 @@ func (w *world) noteAgent(ev protocol.Event) {
 		if ev.StopReason == protocol.StopEnd { // else they were cut before the agent had a look at them, it may be
 			w.handed[in] = append(w.handed[in], w.beside[in]...)
 			took()
+		} else {
+			for _, text := range w.beside[in] {
+				w.missed[text] = true
+			}
 		}
 		delete(w.beside, in)
 	case protocol.AgentEnd:
@@ -580,7 +598,7 @@ func (w *world) noteAgent(ev protocol.Event) {
 		}
 		w.sometimes("a hosted run completes")
 		for _, text := range w.handed[in] {
-			if !w.had[firstLine(text)] && strings.HasPrefix(text, "text ") {
+			if !w.had[firstLine(text)] && !w.missed[text] && strings.HasPrefix(text, "text ") {
 				w.fail("run %s is done, and its agent never had %q", ev.RunID, text)
 			}
 		}

@@ -40,8 +40,8 @@ func (w *world) held(power bool) {
 		clear(w.said)
 	}
 	for _, id := range sorted(w.stories) {
-		if !slices.Contains(files, filepath.Join(w.dir, "state", "sessions", id+".jsonl")) {
-			if !w.isDoomed(id) && w.stories[id].Workdir != "" { // else it was no session yet
+		if !slices.Contains(files, w.path(id)) {
+			if !w.isDoomed(id) && w.stories[id].Made { // else it was no session yet
 				w.fail("session %s is gone, and nobody has deleted it", id)
 			}
 			delete(w.stories, id)
@@ -92,6 +92,7 @@ func (w *world) held(power bool) {
 		}
 	}
 	w.kinOf(w.stories)
+	w.addUp()
 	w.judgeBy(files)
 }
 
@@ -138,6 +139,15 @@ func (w *world) holed(session string) bool {
 	return w.disk.holed[filepath.Join(w.dir, "state", "sessions", session+".jsonl")]
 }
 
+// unmade reports that a power cut left a hole where a journal says whose it is: none of it was on
+// the disk yet, so that it is no session, and nobody was promised one.
+func (w *world) unmade(session string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stories[session]
+	return w.holed(session) && (s == nil || !s.Made)
+}
+
 // activeKept looks whether the active session is the one that a client was told: a
 // session that nothing has happened in may be gone after a power cut. False: the daemon
 // was killed meanwhile.
@@ -157,7 +167,7 @@ func (w *world) activeKept(store *session.Store) bool {
 		_ = store.Close()
 		return false
 	case err != nil: // a fault
-	case is != want && w.stories[want] != nil && w.stories[want].Workdir != "":
+	case is != want && w.stories[want] != nil && w.stories[want].Made:
 		w.fail("the active session is %q, and a client was told that it is %q", is, want)
 	case is == want:
 		w.sometimes("the active session is looked for after a start")
@@ -184,7 +194,11 @@ func (w *world) views(early bool) map[string]string {
 				Payload map[string]json.RawMessage `json:"payload"`
 				Error   struct{ Code string }      `json:"error"`
 			}
-			if line == nil || json.Unmarshal(line, &r) != nil || !r.OK && r.Error.Code != "session_not_found" {
+			parsed := line != nil && json.Unmarshal(line, &r) == nil
+			if parsed && r.Error.Code == "session_error" && w.unmade(id) {
+				continue
+			}
+			if !parsed || !r.OK && r.Error.Code != "session_not_found" {
 				w.fail("%s of %s: %s", typ, id, line)
 				return nil
 			}
@@ -277,6 +291,7 @@ func (w *world) finish() {
 			w.fail("the journal of %s: rewind %s has not ended", id, s.Rewinding)
 		}
 		w.reported(s)
+		w.handedUp(s)
 	}
 	store, err := session.Open(filepath.Join(w.dir, "state"))
 	if err != nil {
@@ -286,8 +301,8 @@ func (w *world) finish() {
 	ids, err := store.IDs()
 	must(w.t, err)
 	for _, id := range ids {
-		// one that was being made
-		if _, err := store.Peek(context.Background(), id); err != nil && !errors.Is(err, session.ErrNotFound) {
+		_, err := store.Peek(context.Background(), id)
+		if err != nil && !errors.Is(err, session.ErrNotFound) && !w.unmade(id) { // the first: it was being made
 			w.fail("a session that is listed cannot be read: %v", err)
 		}
 	}
@@ -297,6 +312,7 @@ func (w *world) finish() {
 func (w *world) announced(ev protocol.Event) {
 	at := ev.Where()
 	w.say("event %s %s", ev.Type(), strings.TrimSpace(at.RunID+" "+sessiontest.Essence(ev)))
+	w.host(at.SessionID)
 	if !w.holed(at.SessionID) {
 		w.checker.Hosted = w.hosted[at.SessionID] != ""
 		if err := w.checker.Event(ev); err != nil {
@@ -316,6 +332,7 @@ func (w *world) announced(ev protocol.Event) {
 	case protocol.Status:
 		switch ev.Code {
 		case protocol.StatusApprovalRequested:
+			w.counts["questions"]++
 			w.open[ev.Approval.ApprovalID] = *ev.Approval
 		case protocol.StatusApprovalResolved:
 			delete(w.open, ev.ApprovalID)
@@ -328,6 +345,7 @@ func (w *world) announced(ev protocol.Event) {
 			w.fail("run %s goes on, and was aborted", at.RunID)
 		}
 	case protocol.AgentEnd:
+		w.ends[ev.RunID] = ev.Usage
 		if ev.Error != nil && ev.Error.Code == protocol.ProviderError &&
 			w.hosted[at.SessionID] == "" && !strings.Contains(ev.Error.Message, errProvider.Error()) {
 			w.fail("run %s ends in an error that no provider had: %s", at.RunID, ev.Error.Message)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,7 +26,6 @@ import (
 
 	"noused/internal/event"
 	"noused/internal/model"
-	"noused/internal/model/offline"
 	"noused/internal/protocol"
 	"noused/internal/protocol/protocoltest"
 	"noused/internal/runloop"
@@ -41,6 +41,9 @@ const (
 
 // errProvider is the only error that the model has.
 var errProvider = errors.New("the provider is out of order")
+
+// errWorktree is the only error that a worktree has.
+var errWorktree = errors.New("there is no repository")
 
 // shortWrite is a fault of a write: so many bytes of it are written.
 type shortWrite int
@@ -94,6 +97,7 @@ type world struct {
 	beside    map[string][]string          // of these, those that came while an older prompt was open, until the turn ends
 	revived   map[string]bool              // hosted sessions whose run was resumed, and in which nothing was said since
 	taken     map[string]bool              // texts that an agent has answered anything to
+	missed    map[string]bool              // texts that were cut before an agent had a look at them, it may be
 	had       map[string]bool              // first lines of texts that an agent was sent
 	about     map[string]int               // acts of agents, by the approval
 	leave     map[int]int                  // the life that has allowed an act
@@ -162,6 +166,9 @@ type life struct {
 	failed bool // did not start
 	// was killed, or a journal could not be told how it ended
 	unclean bool
+	// a session was not opened at first, since the disk failed
+	unopened bool
+	counts   bool // what a former daemon has left is known
 }
 
 // stop is where a goroutine of the daemon waits until the driver lets it go on. The
@@ -288,6 +295,9 @@ func (w *world) boot() {
 	w.lives++
 	l := &life{w: w, number: w.lives, dead: make(chan struct{}), ended: make(chan struct{})}
 	w.life, w.gates, w.heard, w.summing = l, nil, map[string][]string{}, map[string]bool{}
+	w.former = maps.Clone(w.used)
+	w.before, w.latest = map[string]map[string]model.Usage{}, map[string]map[string]model.Usage{}
+	w.ends, w.short = map[string]protocol.Usage{}, map[string]bool{}
 	w.steers, w.running, w.revived = map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
 	for id, s := range w.stories {
 		for _, in := range s.Pending {
@@ -325,8 +335,8 @@ func (l *life) run() {
 		l.ids++
 		return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
 	}
-	l.hub = runloop.NewHub(runloop.Options{
-		Store: store, Model: thinker{l}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
+	o := runloop.Options{
+		Store: store, Model: thinker{l, own.Name}, ModelInfo: own,
 		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
 		NewID: newID, Agents: l.guests(newID), Changes: recorder{l}, Children: w.bounds(),
 		Fault: func(id string, err error) {
@@ -335,12 +345,20 @@ func (l *life) run() {
 			if !l.gone() {
 				w.say("fault of %s: %v", id, err)
 				l.unclean = true
+				if strings.Contains(err.Error(), "cannot be opened") {
+					l.unopened, w.unopened = true, true
+				}
 				if strings.Contains(err.Error(), "torn") {
 					w.sometimes("a torn line is cut off")
 				}
 			}
 		},
-	})
+	}
+	if w.families {
+		o.Models, o.Instructions, o.Worktrees = models{l}, teller{}, planter{l}
+		o.Limits.RunTokens = w.limit
+	}
+	l.hub = runloop.NewHub(o)
 	l.mux = new(protocol.Mux)
 	l.hub.Bind(l.mux)
 	w.mu.Lock()
@@ -415,6 +433,7 @@ func (w *world) cutOff() {
 
 // step does the next thing that the seed says.
 func (w *world) step() {
+	time.Sleep(1) // timers that fire at the same instant do so in any order: those of two steps are none
 	synctest.Wait()
 	w.mu.Lock()
 	l := w.life
@@ -495,6 +514,8 @@ func (w *world) fault(key string, rng *rand.Rand) error {
 		return syscall.EIO
 	case "create", "link":
 		return syscall.ENOSPC
+	case "worktree":
+		return errWorktree
 	case "agent":
 		if w.spared {
 			return nil
@@ -538,12 +559,15 @@ func (w *world) settle() {
 			ended = true
 		default:
 		}
-		untold := w.untold()
+		untold, dead := w.untold(), l.gone()
 		w.mu.Unlock()
 		switch {
 		case wrong:
 			w.kill(false)
 			return
+		case dead: // at the last of the steps
+			w.kill(false)
+			w.boot()
 		case ended:
 			w.cutOff()
 			if !l.failed {
@@ -564,7 +588,8 @@ func (w *world) settle() {
 				time.Sleep(100 * time.Millisecond)
 				continue
 			}
-			if w.clears() {
+			w.counted()
+			if seen == nil && w.clears() {
 				continue
 			}
 			before := w.views(early)
@@ -663,7 +688,7 @@ func newWorld(t *testing.T, dir string, p plan) *world {
 		sent: map[string]int{}, refused: map[string]int{}, aborted: map[string]bool{},
 		trees: map[string]*tree{}, running: map[string]string{}, known: map[string]*known{}, hosted: map[string]string{},
 		handed: map[string][]string{}, beside: map[string][]string{}, taken: map[string]bool{},
-		had: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
+		had: map[string]bool{}, missed: map[string]bool{}, about: map[string]int{}, leave: map[int]int{},
 	}
 	w.family = newFamily(p.seed)
 	for i := range p.clients {

@@ -11,9 +11,9 @@ import (
 
 // newAgents has the user choose the agent of a new session.
 func newAgents(m *model, list slash.AgentList) *overlay {
-	p := pick.New("Agent of a new session", pick.Agents(list.Agents), pick.With(m.pickLook()))
+	p := pick.New("Agent that makes the turns", pick.Agents(list.Agents), pick.With(m.pickLook()))
 	return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
-		m.do("agent", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.NewOfAgent(ctx, p, c.IDs[0]) })
+		m.do("agent", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.ChooseAgent(ctx, p, c.IDs[0]) })
 		return nil
 	}}
 }

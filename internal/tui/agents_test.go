@@ -11,6 +11,7 @@ import (
 	"noused/internal/agent/agenttest"
 	"noused/internal/daemontest"
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 )
 
 // hosts starts a daemon with an agent, scripted, that can do something, and one that is not there.
@@ -44,18 +45,19 @@ func (h *hand) option(id string) string {
 	return ""
 }
 
-func TestAnAgentIsChosenForANewSession(t *testing.T) {
+// An agent is chosen for the session that is shown as long as nothing was said there, and then for another.
+func TestAnAgentIsChosen(t *testing.T) {
 	h := useDaemon(t, hosts(t, "").Socket)
 	h.send(tea.WindowSizeMsg{Width: 110, Height: 30})
 	first := h.state.SessionID
 	h.write("/agent")
 	h.press("esc", "enter")
-	h.sees("Agent of a new session", "noused", "the daemon's own", "install: npm install -g opencode-ai")
+	h.sees("Agent that makes the turns", "noused", "the daemon's own", "install: npm install -g opencode-ai")
 	h.write("scripted")
 	h.press("enter")
 	h.until("a session of the agent", func() bool { return h.state.Agent == "scripted" })
-	if h.state.SessionID == first {
-		t.Error("got the session that was there")
+	if h.state.SessionID != first {
+		t.Error("got another session than the empty one that was there")
 	}
 	h.sees("idle · scripted · ")
 	h.write("hello")
@@ -74,6 +76,20 @@ func TestAnAgentIsChosenForANewSession(t *testing.T) {
 	}
 	if h.state.Agent != "scripted" {
 		t.Error("the session is not shown any more")
+	}
+	h.write("/agent noused")
+	h.press("esc", "enter")
+	h.until("another session", func() bool { return h.state.Agent == protocol.OwnAgent && h.state.SessionID != first })
+}
+
+// Where the daemon refuses the agent for another reason than that something was said, the reason is told, and no
+// session is made in place of the one that is shown.
+func TestARefusedAgentMakesNoSession(t *testing.T) {
+	p := (&Options{Site: siteAt(hosts(t, "").Socket)}).place()
+	p.State.SessionID = "ses-gone"
+	o := slash.ChooseAgent(t.Context(), p, protocol.OwnAgent)
+	if o.Err == nil || o.Follow != nil {
+		t.Errorf("got the error %v, and another session: %t", o.Err, o.Follow != nil)
 	}
 }
 
@@ -155,7 +171,7 @@ func TestPlainAgents(t *testing.T) {
 	k := talk(t, hosts(t, "options").Socket)
 	k.hears("session ses-")
 	k.types("/agent")
-	k.hears("scripted: ", "absent: absent cannot be started", "not found", "/agent NAME begins a session that one makes")
+	k.hears("scripted: ", "absent: absent cannot be started", "not found", "/agent NAME has one make the turns")
 	k.types("/agent scripted")
 	k.hears("session ses-")
 	k.types("/options")

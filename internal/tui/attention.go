@@ -119,7 +119,8 @@ func (ds *daemons) watch(at *site) {
 // tells reports whether an event is for happened.
 func tells(ev protocol.Event) bool {
 	status, ok := ev.(protocol.Status)
-	return alert.Concerns(ev) || ok && status.Code == protocol.StatusApprovalResolved
+	return alert.Concerns(ev) ||
+		ok && (status.Code == protocol.StatusApprovalResolved || status.Code == protocol.StatusSessionDeleted)
 }
 
 // happened has the approvals of other sessions counted anew, and reports what the

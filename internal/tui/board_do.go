@@ -85,8 +85,7 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 	if c.Action == board.Delete {
 		v.Remove(c.ID)
 		if v.isShown(c.ID) {
-			v.m.notices = append(v.m.notices, "the session shown before was deleted")
-			v.m.follow("")
+			v.m.follow(c.ID.Session) // which is gone
 		}
 	}
 }

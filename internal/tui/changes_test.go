@@ -87,18 +87,16 @@ func TestCommentsOnChangesSteerTheRun(t *testing.T) {
 	h.until("end of the run", func() bool { return !h.running() })
 }
 
-// Esc twice on a message offers to rewind to before it; a conflict has to be marked, and what was
-// done can be undone.
+// Esc twice on a message, or on what came of it, offers to rewind to before it; a conflict has to be marked, and
+// what was done can be undone.
 func TestEscTwiceOnAMessageRewinds(t *testing.T) {
 	h, _, file := changes(t)
-	for h.talk.FocusedSaid() == "" {
-		h.send(keyAltUp)
-	}
+	h.send(keyAltUp) // the answer to it
 	if err := os.WriteFile(file, []byte("mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.press("esc")
-	h.sees("Esc again offers to rewind to before this message")
+	h.sees("Esc again offers to rewind to before your message")
 	h.press("esc")
 	h.sees("Rewind to before", "[ ] made.txt: ", "1 in conflict")
 	h.press("down", "down", "enter")

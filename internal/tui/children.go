@@ -35,12 +35,17 @@ type childWatch struct {
 	more   bool       // and not all of them
 	failed bool       // to list them, since the session was read
 	asked  map[string]bool
+	gone   map[board.ID]bool // deleted ones that a list which was asked for may have still
+	listed map[string]bool   // calls whose children were listed, or would have been: one that is not there is deleted
 
 	listing, again bool
 }
 
 func newChildWatch(of string) *childWatch {
-	return &childWatch{of: of, board: board.New(board.Look{}), byCall: map[string]string{}, asked: map[string]bool{}}
+	return &childWatch{
+		of: of, board: board.New(board.Look{}), byCall: map[string]string{}, asked: map[string]bool{},
+		listed: map[string]bool{}, gone: map[board.ID]bool{},
+	}
 }
 
 func (w *childWatch) close() {
@@ -63,7 +68,7 @@ func (m *model) tendChildren() {
 	}
 	live := w.board.Moving()
 	for _, c := range calls {
-		live = live || !c.Over && m.running()
+		live = live || !c.Over && m.running() || c.Child != "" && !w.listed[c.CallID] // it is made in a moment
 	}
 	switch {
 	case live && w.cancel == nil:
@@ -72,6 +77,9 @@ func (m *model) tendChildren() {
 		w.close()
 	}
 	if !w.loaded && !w.failed && m.offline == nil {
+		for _, c := range calls {
+			w.listed[c.CallID] = true
+		}
 		m.listChildren(w)
 	}
 	m.showChildren(w, calls)
@@ -111,6 +119,10 @@ func (m *model) childrenWoke(w *childWatch, feed *boardFeed) {
 // childEvent takes in an event of any session.
 func (m *model) childEvent(w *childWatch, ev follow.Event) {
 	id := board.ID{Session: ev.Where().SessionID}
+	if deletes(ev) {
+		w.remove(id)
+		return
+	}
 	if !w.board.Has(id) {
 		if _, began := ev.Event.(protocol.AgentStart); began && id.Session != m.state.SessionID {
 			m.listChildren(w)
@@ -123,21 +135,31 @@ func (m *model) childEvent(w *childWatch, ev follow.Event) {
 		unsure = e.Role != "user" // it has used something
 	case protocol.AgentEnd:
 		unsure = true
-	case protocol.Status:
-		if e.Code == protocol.StatusSessionDeleted {
-			w.board.Remove(id)
-			return
-		}
 	}
 	if unsure {
 		m.askChild(w, id.Session)
 	}
 }
 
-// childHappened takes in what is heard of all sessions while the children are not listened to.
+// childHappened takes in what is heard of all sessions while the children are not listened to, and in any case that one
+// was deleted: they may be listened to no longer by the time that it is heard there.
 func (m *model) childHappened(ev follow.Event) {
-	if w := m.children; w != nil && w.feed == nil && w.board.Has(board.ID{Session: ev.Where().SessionID}) {
+	w := m.children
+	if w != nil && (w.feed == nil && w.board.Has(board.ID{Session: ev.Where().SessionID}) || deletes(ev)) {
 		m.childEvent(w, ev)
+	}
+}
+
+func deletes(ev follow.Event) bool {
+	status, ok := ev.Event.(protocol.Status)
+	return ok && status.Code == protocol.StatusSessionDeleted
+}
+
+// remove takes out a child that was deleted. A list that was asked for before may have it still.
+func (w *childWatch) remove(id board.ID) {
+	w.board.Remove(id)
+	if w.listing || w.asked[id.Session] {
+		w.gone[id] = true
 	}
 }
 
@@ -165,9 +187,15 @@ func (m *model) childrenListed(w *childWatch, list []protocol.SessionInfo, more 
 	} else {
 		w.loaded, w.more = true, more
 		w.board.Load("", list, more)
+		for id := range w.gone {
+			w.board.Remove(id)
+		}
 		for _, s := range list {
 			w.byCall[s.Parent.ToolCallID] = s.SessionID
 		}
+	}
+	if len(w.asked) == 0 {
+		clear(w.gone)
 	}
 	if w.again && w == m.children {
 		w.again = false
@@ -187,7 +215,7 @@ func (m *model) askChild(w *childWatch, id string) {
 			delete(w.asked, id)
 			switch {
 			case err != nil:
-			case len(r.Sessions) > 0 && r.Sessions[0].SessionID == id:
+			case len(r.Sessions) > 0 && r.Sessions[0].SessionID == id && !w.gone[board.ID{Session: id}]:
 				w.board.Put("", r.Sessions[0])
 			default:
 				w.board.Remove(board.ID{Session: id})
@@ -210,7 +238,11 @@ func (m *model) showChildren(w *childWatch, calls []transcript.Delegation) {
 		}
 		id := board.ID{Session: c.Child}
 		info, known := w.board.Of(id)
-		child := transcript.Child{ID: c.Child, Usage: info.Usage, Gone: w.loaded && !w.more && !w.listing && !known}
+		if known {
+			w.listed[c.CallID] = true
+		}
+		gone := w.loaded && !w.more && !w.listing && !known && w.listed[c.CallID]
+		child := transcript.Child{ID: c.Child, Usage: info.Usage, Gone: gone}
 		if last[c.Child] == c.CallID {
 			child.Doing, child.Said = w.board.Does(id, m.opts.Now())
 			child.Asks, child.Working = info.WaitingFor != "", info.Working != nil || info.RunState == protocol.StateRunning

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,14 +40,30 @@ func (m *model) told(u follow.Update) {
 	case follow.Changed:
 		m.setState(u.State)
 	case follow.Refused:
-		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
-		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
+		m.refused(u)
 	case follow.Disconnected:
 		m.offline = &u
 		if u.NoDaemon && !m.known {
 			m.askForService()
 		}
 	}
+}
+
+// refused says why a session cannot be shown, of one that was shown and is deleted only that, once.
+func (m *model) refused(u follow.Refused) {
+	text := fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err))
+	var wire *protocol.Error
+	switch {
+	case !errors.As(u.Err, &wire) || wire.Code != protocol.SessionNotFound:
+	case u.SessionID == m.gone:
+		return
+	case u.SessionID == m.state.SessionID:
+		m.gone, text = u.SessionID, "the session shown before was deleted"
+		m.notices = append(m.notices, text)
+		return
+	}
+	m.talk.Notice("error", text)
+	m.notices = append(m.notices, text)
 }
 
 // follow asks for a session to be shown.

@@ -72,7 +72,7 @@ func useSites(t *testing.T, more map[string]string, first Site, others ...slash.
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
-	l := follow.Open(first.Daemon, "", nil)
+	l := follow.Open(first.Daemon, "", nil, nil)
 	j := &jobs.Jobs{Ctx: ctx, Send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:

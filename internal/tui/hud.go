@@ -80,7 +80,11 @@ func (m *model) doing() []part {
 	case s.Agent != "" && s.Agent != protocol.OwnAgent: // it has not said what its model is
 		parts = append(parts, part{cell.Line(s.Agent, 60), m.theme.Text, 3})
 	}
-	parts = append(parts, part{cell.Truncate(m.path(), 40), m.theme.Text, 4})
+	title := part{cell.Truncate(m.path(), 40), m.theme.Text, 4}
+	if m.state.Parent != nil { // who went into one of many wants to know which
+		title.rank = 2
+	}
+	parts = append(parts, title)
 	parts = append(parts, m.whereParts()...)
 	others := 0
 	for _, r := range m.state.Runs {
@@ -120,9 +124,9 @@ func (m *model) facts() []part {
 	add := func(rank int, format string, args ...any) {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
-	word, in, took := "context ", " in ", "took "
+	word, tokens, in, took := "context ", " tokens", " in ", "took "
 	if m.width < narrow {
-		word, in, took = "ctx ", "/", ""
+		word, tokens, in, took = "ctx ", "", "/", ""
 	}
 	if m.lastLine != "" {
 		parts = append(parts, part{m.lastLine, m.theme.Accent, 0})
@@ -130,7 +134,7 @@ func (m *model) facts() []part {
 	if c := m.state.Context; c.Window > 0 {
 		add(1, "%s%d%%", word, min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
-		add(1, "%s%s", word, format.Short(c.Tokens))
+		add(1, "%s%s%s", word, format.Short(c.Tokens), tokens)
 	}
 	if u := m.state.Usage; u.InputTokens+u.OutputTokens > 0 {
 		add(2, "%s%s%s out", format.Short(u.InputTokens), in, format.Short(u.OutputTokens))
@@ -180,7 +184,11 @@ func (m *model) hint() []part {
 	default:
 		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}
 	}
-	return []part{{strings.Join(hints, separator), m.theme.Dim, 5}}
+	var parts []part
+	for _, hint := range hints {
+		parts = append(parts, part{hint, m.theme.Dim, 5})
+	}
+	return parts
 }
 
 // keyed is what an action's first key does: "Esc abort".

@@ -75,6 +75,7 @@ type outbox struct {
 	daemons
 	talk    *transcript.Transcript
 	input   *composer.Composer
+	gone    string   // the session that was shown and is deleted, as people know
 	notices []string // to be shown once the next Snapshot is
 
 	unsent   []slash.Unsent            // in the order they go in; see sending
@@ -154,6 +155,7 @@ func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 		outbox:     outbox{daemons: daemons{opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j}},
 		appearance: appearance{dark: true, color: color, width: 80, height: 24},
 	}
+	m.notices = o.Notices
 	m.stops, m.focused = make(terminal.Stops, 1), true
 	m.showsProgress = terminal.ShowsProgress(o.Getenv)
 

@@ -259,8 +259,7 @@ func (m *model) found(f found) {
 
 func (m *model) removed(r removed) {
 	if r.of != nil && r.of.site == m.site && r.id == m.state.SessionID {
-		m.notices = append(m.notices, "the session shown before was deleted")
-		m.follow("")
+		m.follow(r.id) // which is gone
 	}
 	if r.err != nil {
 		m.talk.Notice("error", slash.Describe(r.err))

@@ -277,3 +277,20 @@ func TestPlainLinesWaitForAMachineThatIsAway(t *testing.T) {
 	k.hears("connected again")
 	talk(t, d.Socket).hears("said at the end")
 }
+
+// A command that only the screen has says what to do instead; it said nothing at all.
+func TestPlainModeNamesWhatTheScreenHas(t *testing.T) {
+	k := talk(t, startNoused(t, "").Socket)
+	k.hears("session ses-")
+	for _, c := range slash.Commands {
+		if c.Screen {
+			k.types("/" + c.Name)
+			k.hears("the plain mode has no /" + c.Name + ": ")
+			if strings.Contains(k.text(), "/"+c.Name+": \n") {
+				t.Errorf("/%s: nothing to do instead", c.Name)
+			}
+		}
+	}
+	k.types("/diff")
+	k.hears("nous diff prints the changes")
+}

@@ -185,7 +185,7 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	h.press("enter")
 	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "before the fall") >= 2 })
 	d.Kill()
-	h.sees("the daemon is gone", "reconnecting")
+	h.sees("the daemon is gone: /start starts one, which goes on with the runs", "reconnecting")
 	h.write("kept")
 	h.press("enter")
 	h.sees("not connected")
@@ -524,4 +524,14 @@ func TestASummaryIsToldOnce(t *testing.T) {
 	h.press("enter")
 	h.sees("summarised here")
 	h.until("it told once", func() bool { return strings.Count(h.screen(), "summarised") == 1 })
+}
+
+// What a run has changed leaves no room for all hints: those that fit stay.
+func TestHintsThatFitStay(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.lastLine = "2 files +2 −0 · /diff · " + strings.Repeat("x", 30)
+	h.sees("/diff", "/ commands · F4 board")
+	if strings.Contains(h.screen(), "F1 help") {
+		t.Errorf("the line has room for all hints:\n%s", h.screen())
+	}
 }

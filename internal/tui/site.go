@@ -175,7 +175,7 @@ func (m *model) move(to *site, id string) {
 	m.site, m.opts, m.daemonView = to, to.opts, daemonView{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
 	m.input.Menu.Close()
-	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
+	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil, to.opts.Instead), new(sync.WaitGroup)
 	m.goal = &id
 	m.listen(m.link)
 	m.recount(old)

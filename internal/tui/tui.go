@@ -47,10 +47,13 @@ type Options struct {
 	Session string // the session to show first; "" is the active one
 	// Find, which may be nil, is asked which session to show first, once a daemon
 	// answers; with "" it is the active one. It is for an empty Session.
-	Find   func(ctx context.Context) (sessionID string, err error)
-	Plain  bool // line by line, for screen readers and dumb terminals
-	Person bool // one reads Out; with Plain
-	Board  bool // the board first; not with Plain
+	Find func(ctx context.Context) (sessionID string, err error)
+	// Instead, which may be nil, is asked which session to show where the one that was shown is deleted.
+	Instead follow.Instead
+	Plain   bool     // line by line, for screen readers and dumb terminals
+	Person  bool     // one reads Out; with Plain
+	Notices []string // shown with the first session; not with Plain
+	Board   bool     // the board first; not with Plain
 
 	In  io.Reader
 	Out io.Writer
@@ -109,7 +112,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := follow.Open(o.Daemon, o.Session, o.Find)
+	l := follow.Open(o.Daemon, o.Session, o.Find, o.Instead)
 	defer l.Close()
 	if o.Plain {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)

@@ -187,7 +187,7 @@ func (m *model) banner() string {
 		return m.theme.Accent.Render(m.keyed("send", "sends this in a branch from before the last message") + "; " +
 			m.keyed("stop", "leaves all as it is"))
 	case m.editing && m.offline == nil && m.talk.FocusedSaid() != "":
-		return m.theme.Dim.Render(m.keyed("stop", "again offers to rewind to before this message"))
+		return m.theme.Dim.Render(m.keyed("stop", "again offers to rewind to before your message"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message; /rewind takes back what was done since one"))
 	case m.planReady() != "":
@@ -199,7 +199,7 @@ func (m *model) banner() string {
 		}
 		return m.theme.Accent.Render(offer)
 	case m.known && m.offline != nil && m.offline.NoDaemon:
-		return m.theme.Warn.Render("the daemon is gone; /start starts one, nous connects by itself")
+		return m.theme.Warn.Render("the daemon is gone: /start starts one, which goes on with the runs")
 	case m.known && m.offline != nil:
 		return m.theme.Warn.Render("connection lost: " + cell.Line(m.offline.Err.Error(), 300))
 	}

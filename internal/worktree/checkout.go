@@ -63,11 +63,20 @@ func (l *landing) refuseRebase() error {
 	for _, folder := range folders {
 		for _, name := range []string{"rebase-merge/head-name", "rebase-apply/head-name"} {
 			if line, err := gitfile.Line(filepath.Join(folder, name)); err == nil && line == "refs/heads/"+l.Into {
-				return fmt.Errorf("a rebase of %s goes on: end it first (see %s)", l.Into, filepath.Join(folder, name))
+				return fmt.Errorf("%s: a rebase of %s goes on: git status there says how to end it, or give it up",
+					l.folderOf(folder), l.Into)
 			}
 		}
 	}
 	return nil
+}
+
+// folderOf is the folder of a checkout whose part of the repository that is.
+func (l *landing) folderOf(gitDir string) string {
+	if back, err := gitfile.Line(filepath.Join(gitDir, "gitdir")); err == nil && gitDir != l.link.common {
+		return filepath.Dir(gitfile.Join(gitDir, back))
+	}
+	return filepath.Dir(l.link.common)
 }
 
 // checkoutIn is the checkout in a folder, which must agree that it is one of this repository:
@@ -93,7 +102,7 @@ func (l *landing) checkoutIn(ctx context.Context, dir string) (*checkout, error)
 	} else if info, err := os.Lstat(gitDir); err != nil || !info.IsDir() {
 		return nil, unknownCheckout(l.Into, dir)
 	}
-	if err := unended(gitDir, real); err != nil {
+	if err := unendedTo(gitDir, real); err != nil {
 		return nil, err
 	}
 	p, err := l.placeOf(ctx, real, gitDir, filepath.Join(l.state, "index-target"))
@@ -176,7 +185,8 @@ func (l *landing) checkCheckout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := unclean(l.Checkout, "changes that are not committed in files which the landing changes", found); err != nil {
+	if err := unclean(l.Checkout, "changes that are not committed in files which the landing changes", found,
+		"commit them there, or put them aside with git stash there, and land again"); err != nil {
 		return err
 	}
 	if err := l.refuseStrays(touched); err != nil {
@@ -194,14 +204,14 @@ func (l *landing) checkCheckout(ctx context.Context) error {
 	return l.refuseFilters(ctx, p, written, "--cached")
 }
 
-func unclean(dir, what string, found []string) error {
+func unclean(dir, what string, found []string, then string) error {
 	if len(found) == 0 {
 		return nil
 	}
 	err := unsaved(dir, what, found, func(path string) string { return fmt.Sprintf("%.200q", path) })
 	var e *UnsavedError
 	if errors.As(err, &e) {
-		return fmt.Errorf("the checkout %s has %s: %s", e.Dir, e.What, strings.Join(e.Names, ", "))
+		return fmt.Errorf("the checkout %s has %s: %s; %s", e.Dir, e.What, strings.Join(e.Names, ", "), then)
 	}
 	return err
 }
@@ -242,7 +252,8 @@ func (l *landing) refuseStrays(touched map[string]Change) error {
 		}
 	}
 	slices.Sort(found)
-	return unclean(l.Checkout, "files that git does not know, where the landing would put others", slices.Compact(found))
+	return unclean(l.Checkout, "files that git does not know, where the landing would put others", slices.Compact(found),
+		"move them away, and land again")
 }
 
 // above are the folders that a path leads through, the outermost first.

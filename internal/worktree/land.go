@@ -152,7 +152,8 @@ func open(ctx context.Context, r LandRequest) (l *landing, err error) {
 			"brings it to another", r.Dir)
 	}
 	if l.link, err = linkOf(r.Dir); err != nil {
-		return l, fmt.Errorf("%s %w", r.Dir, ErrNotLinked)
+		return l, fmt.Errorf("%s %w: the session changes its files directly, so there is nothing to land; nous new "+
+			"--worktree makes a session whose work is landed", r.Dir, ErrNotLinked)
 	}
 	if l.Dir, err = filepath.EvalSymlinks(r.Dir); err != nil {
 		return l, err
@@ -247,7 +248,7 @@ func (l *landing) findBranch(ctx context.Context) (err error) {
 	if l.Branch == "" {
 		return fmt.Errorf("no branch is checked out in the worktree %s: git switch -c NAME there makes one", l.Dir)
 	}
-	if err := unended(l.link.gitDir, l.Dir); err != nil {
+	if err := unendedTo(l.link.gitDir, l.Dir); err != nil {
 		return err
 	}
 	l.head, err = l.tree.commit(ctx, l.Branch)
@@ -255,6 +256,14 @@ func (l *landing) findBranch(ctx context.Context) (err error) {
 		return fmt.Errorf("the branch %s of the worktree has no commit", l.Branch)
 	}
 	return err
+}
+
+// unendedTo is unended for what can be landed once that has ended.
+func unendedTo(gitDir, dir string) error {
+	if err := unended(gitDir, dir); err != nil {
+		return fmt.Errorf("%w; git status there says how to end it, or give it up", err)
+	}
+	return nil
 }
 
 // commit is the commit of a branch.
@@ -278,7 +287,7 @@ func (l *landing) findTarget(ctx context.Context) (err error) {
 	}
 	l.target, err = l.tree.commit(ctx, l.Into)
 	if refused(err) {
-		return fmt.Errorf("there is no branch %s: name the one to land on with --into", l.Into)
+		return fmt.Errorf("there is no branch %s: name one that git branch lists with --into", l.Into)
 	}
 	return err
 }
@@ -298,7 +307,8 @@ func (l *landing) snapshot(ctx context.Context) error {
 		case state == "??" && strings.HasSuffix(path, "/"):
 			return fmt.Errorf("the worktree has a repository of its own in %.200q: remove it, or have git ignore it", path)
 		case strings.Contains(state, "U") || state == "AA" || state == "DD":
-			return fmt.Errorf("the worktree has a conflict that is not resolved, in %.200q", path)
+			return fmt.Errorf("the worktree has a conflict that is not resolved, in %.200q: resolve it there, and git add it",
+				path)
 		}
 		changed = append(changed, path)
 		return nil

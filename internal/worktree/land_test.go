@@ -248,7 +248,8 @@ func TestNothingInTheOtherCheckoutIsOverwritten(t *testing.T) {
 		"a change": {
 			func(b *bench) { b.work("a", "topic\n") },
 			func(b *bench) { b.put(b.main, "a", "mine\n") },
-			`has changes that are not committed in files which the landing changes: "a"`,
+			`has changes that are not committed in files which the landing changes: "a"; commit them there, or put them aside ` +
+				`with git stash there, and land again`,
 		},
 		"a staged change": {
 			func(b *bench) { b.work("a", "topic\n") },
@@ -268,7 +269,7 @@ func TestNothingInTheOtherCheckoutIsOverwritten(t *testing.T) {
 		"an untracked file": {
 			func(b *bench) { b.work("new", "topic\n") },
 			func(b *bench) { b.put(b.main, "new", "mine\n") },
-			`has files that git does not know, where the landing would put others: "new"`,
+			`has files that git does not know, where the landing would put others: "new"; move them away, and land again`,
 		},
 		"an ignored file": {
 			func(b *bench) { b.work("x.ignored", "topic\n"); run(b.t, b.tree.Dir, "add", "-f", "x.ignored") },
@@ -297,7 +298,7 @@ func TestNothingInTheOtherCheckoutIsOverwritten(t *testing.T) {
 		"a merge under way": {
 			func(b *bench) { b.work("new", "topic\n") },
 			func(b *bench) { b.put(b.main, ".git/MERGE_HEAD", run(b.t, b.main, "rev-parse", "HEAD")+"\n") },
-			`has not ended: MERGE_HEAD`,
+			`has not ended: MERGE_HEAD; git status there says how to end it, or give it up`,
 		},
 		"another git": {
 			func(b *bench) { b.work("new", "topic\n") },
@@ -305,7 +306,8 @@ func TestNothingInTheOtherCheckoutIsOverwritten(t *testing.T) {
 		},
 		"a rebase of it": {
 			func(b *bench) { b.work("new", "topic\n") },
-			func(b *bench) { b.put(b.main, ".git/rebase-merge/head-name", "refs/heads/main\n") }, `a rebase of main goes on`,
+			func(b *bench) { b.put(b.main, ".git/rebase-merge/head-name", "refs/heads/main\n") }, `a rebase of main goes on: git status ` +
+				`there says how to end it, or give it up`,
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -367,7 +369,8 @@ func TestWhatCannotBeLandedIsSaid(t *testing.T) {
 	b.refuses(r, "name the one to land on with --into")
 	r = b.request(Squash)
 	r.Dir = b.main
-	b.refuses(r, "is not a worktree that git worktree add has made")
+	b.refuses(r, "is not a worktree that git worktree add has made: the session changes its files directly, so there is "+
+		"nothing to land; nous new --worktree makes a session whose work is landed")
 	run(t, b.main, "commit-tree", "-m", "x", "HEAD^{tree}")
 	run(t, b.main, "branch", "unrelated", run(t, b.main, "commit-tree", "-m", "x", "HEAD^{tree}"))
 	r = b.request(Squash)

@@ -36,6 +36,16 @@ func Of(dir string) (repo, branch string, ok bool) {
 	return repositoryName(l.common), branch, true
 }
 
+// Below tells whether a folder is below home, where worktrees of sessions are made.
+func Below(dir, home string) bool {
+	for _, top := range []string{home, resolved(home)} {
+		if rel, err := filepath.Rel(top, dir); err == nil && filepath.IsLocal(rel) && rel != "." {
+			return true
+		}
+	}
+	return false
+}
+
 // link is what connects a worktree with its repository.
 type link struct {
 	gitDir string // the worktree's own part of the repository

@@ -181,7 +181,7 @@ class ChangesFiles(TypedDict):
     removed: int
     """lines"""
     shared: NotRequired[bool]
-    """somebody else was at work in the folder meanwhile, and may have made the change"""
+    """somebody else may have made the change, or a part of it"""
     status: Literal["added", "modified", "deleted", "renamed"]
 
 
@@ -422,6 +422,8 @@ class ListSkillsParams(TypedDict):
     """only this skill, and its text; refused if there is none"""
     session_id: NotRequired[str]
     """absent: the active session"""
+    workdir: NotRequired[str]
+    """absolute path: those of that folder, which needs no session; not with session_id"""
 
 
 class ListToolsParams(TypedDict):
@@ -454,6 +456,11 @@ class MessageAttachments(TypedDict):
     """in bytes"""
 
 
+class MessageChild(TypedDict):
+    run_id: str
+    session_id: str
+
+
 class MessageToolCalls(TypedDict):
     arguments: Any
     id: str
@@ -479,6 +486,8 @@ class MessageUsage(TypedDict):
 class Message(TypedDict):
     attachments: NotRequired[list[MessageAttachments]]
     """images that were sent with the text, or that the model is shown with a tool's result"""
+    child: NotRequired[MessageChild]
+    """of a message that nobody has sent: the child session in the background whose end it tells"""
     created_at: str
     duration_ms: NotRequired[int]
     """of the tool call, as its tool_end told it"""
@@ -549,9 +558,16 @@ class MessageStartAttachments(TypedDict):
     """in bytes"""
 
 
+class MessageStartChild(TypedDict):
+    run_id: str
+    session_id: str
+
+
 class MessageStart(TypedDict):
     attachments: NotRequired[list[MessageStartAttachments]]
     """images that were sent with the text"""
+    child: NotRequired[MessageStartChild]
+    """of a message that nobody has sent: the child session in the background whose end it tells"""
     input_id: NotRequired[str]
     """of a user's message: the accepted text that it is"""
     message_id: str
@@ -1116,6 +1132,11 @@ class StateAssets(TypedDict):
     tool: str
 
 
+class StateBackground(TypedDict):
+    run_id: str
+    session_id: str
+
+
 class StateContext(TypedDict):
     tokens: int
     tools: int
@@ -1345,6 +1366,8 @@ class State(StateAs):
     approvals_incomplete: NotRequired[bool]
     """sessions are still being read that may have asked something, too: ask again, or wait for their events"""
     assets: list[StateAssets]
+    background: NotRequired[list[StateBackground]]
+    """runs of children in the background that the session was not told the end of"""
     context: StateContext
     """how much of the model's context the session fills"""
     daemon: StateDaemon

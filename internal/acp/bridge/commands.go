@@ -178,12 +178,12 @@ func (w *window) listModels(r *acp.Request) {
 
 func (w *window) chooseModel(r *acp.Request, name string) {
 	p, _ := w.local(r)
-	away(w, func() (protocol.ModelAccepted, error) {
+	away(w, inLine(w.ctx, w, func() (protocol.ModelAccepted, error) {
 		return insist(w.ctx, w, protocol.SetModel, protocol.SetModelParams{
 			Scope: protocol.Scope{SessionID: w.id},
 			Model: name,
 		})
-	}, func(m protocol.ModelAccepted, err error) {
+	}), func(m protocol.ModelAccepted, err error) {
 		if err == nil {
 			w.b.keep(w.id)
 			w.state.Model = m.Model

@@ -40,6 +40,21 @@ func inLine[R any](ctx context.Context, w *window, send func() (R, error)) func(
 	}
 }
 
+// answeringInLine is answering for a choice: what comes behind it is sent when its answer was
+// given, so that of two choices the later one holds.
+func answeringInLine[R any](w *window, r *acp.Request, do func() (R, error), then func(R, error)) {
+	turn := inLine(w.ctx, w, func() (struct{}, error) {
+		got, err := do()
+		w.conclude(r, func() { then(got, err) })
+		return struct{}{}, nil
+	})
+	w.calls.Go(func() {
+		if _, err := turn(); err != nil { // the window has ended
+			w.conclude(r, func() { r.Fail(w.b.explain(err)) })
+		}
+	})
+}
+
 // tries are those of one request that finds no daemon.
 type tries struct {
 	b     *bridge

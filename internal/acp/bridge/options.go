@@ -283,7 +283,7 @@ func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() 
 func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string,
 	answer func() any,
 ) {
-	answering(w, r, func() (s protocol.State, err error) {
+	answeringInLine(w, r, func() (s protocol.State, err error) {
 		if _, err = insist(w.ctx, w, def, p); err == nil {
 			s, err = insist(w.ctx, w, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.id}})
 		}

@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"noused/internal/acp"
@@ -36,5 +37,29 @@ func TestACancelIsAboutWhatCameBefore(t *testing.T) {
 	}
 	if got := conversation(e.updates(s, 0, -1)); !slices.Contains(got, fmt.Sprintf("agent: behind %d", tries-1)) {
 		t.Errorf("the last one was not worked at: %q", got[max(0, len(got)-5):])
+	}
+}
+
+// Of two choices that an editor sends at once, the later one holds.
+func TestTheLaterOfTwoChoicesHolds(t *testing.T) {
+	d := startDaemon(t, "")
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	choose := func(steering string) string {
+		return e.send(acp.SetConfigOption, `{"sessionId":"`+s+`","configId":"steering","value":"`+steering+`"}`)
+	}
+	for i := range 50 {
+		first, last := choose("all"), choose("one-at-a-time")
+		if i%2 == 1 {
+			first, last = last, choose("all")
+		}
+		e.reply(first)
+		var r acp.OptionsResult
+		e.decode(e.reply(last).Result, &r)
+		want := []string{"one-at-a-time", "all"}[i%2]
+		is, told := string(stateOf(t, d.Socket, s).SteeringMode), chosen(r.Options)
+		if is != want || !strings.Contains(told, "steering="+want) {
+			t.Fatalf("try %d: got %s and %s, want %s", i, is, told, want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (w *window) setPlan(r *acp.Request, field string, answer func() any) {
 			field, w.state.Agent))
 		return
 	}
-	answering(w, r, func() (protocol.Skills, error) {
+	answeringInLine(w, r, func() (protocol.Skills, error) {
 		return insist(w.ctx, w, protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: w.id}})
 	}, func(s protocol.Skills, err error) {
 		switch {
@@ -51,4 +51,35 @@ func (w *window) setPlan(r *acp.Request, field string, answer func() any) {
 			w.tellState()
 		}
 	})
+}
+
+// isPlanning tells whether a text that is sent in line now is planned: a choice that came before it
+// has had its answer. A run whose turn has just ended would have a planned prompt refused: settled
+// is closed when it has another turn or has ended. It may be called from any goroutine but the
+// window's. Where the window has ended, the text is planned.
+func (w *window) isPlanning() (planning bool, settled <-chan struct{}) {
+	known := make(chan struct{})
+	if !w.post(func() { planning, settled = w.planning, w.settled; close(known) }) {
+		return true, w.ctx.Done()
+	}
+	<-known
+	return planning, settled
+}
+
+// unsettled notes that a turn has ended, and that its run may do so next.
+func (w *window) unsettled() {
+	select {
+	case <-w.settled:
+		w.settled = make(chan struct{})
+	default:
+	}
+}
+
+// settledNow notes that the run goes on after a turn, or has ended, or that nobody can say.
+func (w *window) settledNow() {
+	select {
+	case <-w.settled:
+	default:
+		close(w.settled)
+	}
 }

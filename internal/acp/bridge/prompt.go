@@ -44,10 +44,15 @@ func (w *window) prompt(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, Wait: &no, StreamingBehavior: protocol.KindFollowUp,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	if w.planning { // refused while a run goes on, which may have all tools
-		send.As, send.StreamingBehavior = modePlan, ""
-	}
 	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
+		if planning, settled := w.isPlanning(); planning { // refused while a run goes on, which may have all tools
+			send.As, send.StreamingBehavior = modePlan, ""
+			select {
+			case <-settled:
+			case <-ctx.Done():
+				return protocol.InputAccepted{}, errNotSent
+			}
+		}
 		reply, err := persist(ctx, w, protocol.Prompt, send)
 		if err != nil || reply.Accepted == nil {
 			return protocol.InputAccepted{}, err
@@ -124,11 +129,11 @@ func (w *window) steer(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, IfIdle: protocol.KindPrompt,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	if w.planning { // else it begins a run with all tools
-		send.IfIdle = ""
-	}
 	ctx := w.texts
 	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
+		if planning, _ := w.isPlanning(); planning { // else it begins a run with all tools
+			send.IfIdle = ""
+		}
 		return persist(ctx, w, protocol.Steer, send)
 	},
 		func(a protocol.InputAccepted, err error) {
@@ -198,6 +203,7 @@ func (w *window) withdrawn(input string) {
 }
 
 func (w *window) turnStarted(e protocol.TurnStart) {
+	w.settledNow()
 	for _, p := range slices.Clone(w.prompts) {
 		switch {
 		case p.run != e.RunID:
@@ -210,6 +216,7 @@ func (w *window) turnStarted(e protocol.TurnStart) {
 }
 
 func (w *window) turnEnded(e protocol.TurnEnd) {
+	w.unsettled()
 	for _, p := range slices.Clone(w.prompts) {
 		if p.run == e.RunID && p.turn == e.TurnID && p.run != "" {
 			w.ended(p, e.StopReason, e.Error)
@@ -218,6 +225,7 @@ func (w *window) turnEnded(e protocol.TurnEnd) {
 }
 
 func (w *window) runEnded(e protocol.AgentEnd) {
+	w.settledNow()
 	for _, d := range e.Discarded {
 		if !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.input == d.InputID }) {
 			w.handBack(d.InputID, d.Text)

@@ -51,7 +51,8 @@ type window struct {
 	models []protocol.ListedModel
 	told   told
 
-	planning bool // prompts are sent as plan
+	planning bool          // prompts are sent as plan
+	settled  chan struct{} // closed but between a turn's end and what follows it: a turn, or the run's end
 
 	found   int      // how often commands were asked for
 	written *written // what came of it; nil: nothing yet
@@ -68,12 +69,13 @@ type opening struct {
 // newWindow follows a session. Its goroutines end with the bridge, or with gone.
 func (b *bridge) newWindow(id string) *window {
 	w := &window{
-		b: b, id: id, link: follow.Open(b.Daemon, id, nil), todo: make(chan func()), draw: newDrawing(),
-		line: make(chan struct{}),
-		own:  map[string]bool{}, asks: map[string]context.CancelFunc{}, flush: time.NewTimer(time.Hour),
+		b: b, id: id, link: follow.Open(b.Daemon, id, nil, nil), todo: make(chan func()), draw: newDrawing(),
+		line: make(chan struct{}), settled: make(chan struct{}),
+		own: map[string]bool{}, asks: map[string]context.CancelFunc{}, flush: time.NewTimer(time.Hour),
 	}
 	w.flush.Stop()
 	close(w.line)
+	close(w.settled)
 	w.ctx, w.cancel = context.WithCancel(b.ctx)
 	w.texts, w.giveUp = context.WithCancel(w.ctx)
 	b.wg.Go(w.run)
@@ -131,10 +133,16 @@ func away[R any](w *window, do func() (R, error), then func(R, error)) {
 func answering[R any](w *window, r *acp.Request, do func() (R, error), then func(R, error)) {
 	w.calls.Go(func() {
 		got, err := do()
-		if !w.post(func() { then(got, err) }) && w.b.ctx.Err() == nil {
-			r.Fail(unknown(w.id))
-		}
+		w.conclude(r, func() { then(got, err) })
 	})
+}
+
+// conclude has the window's goroutine answer a request; where the window has ended, it is
+// answered here.
+func (w *window) conclude(r *acp.Request, answer func()) {
+	if !w.post(answer) && w.b.ctx.Err() == nil {
+		r.Fail(unknown(w.id))
+	}
 }
 
 // update tells the editor of something. While a replay is on its way nothing is
@@ -178,6 +186,10 @@ func (w *window) opened(o opening) {
 
 // applyUpdate takes in what the follower tells.
 func (w *window) applyUpdate(h follow.Update) {
+	switch h.(type) {
+	case follow.Snapshot, follow.Disconnected: // what follows the turn is in the one, or not known any more
+		w.settledNow()
+	}
 	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return
@@ -232,6 +244,7 @@ func (w *window) events(list []follow.Event) {
 	for i, ev := range list {
 		if start, ok := ev.Event.(protocol.TurnStart); ok && w.sending.Load() > 0 && !w.knows(start.InputIDs) {
 			w.held = append(w.held, follow.Events{List: list[i:]})
+			w.settledNow() // else what is sent would wait for what is held until it was
 			return
 		}
 		w.event(ev)

@@ -56,7 +56,7 @@ func Does(o protocol.ApprovalOption) string {
 	case o.ID == protocol.OptionCancel:
 		return "neither yes nor no"
 	case o.ID == protocol.OptionContinue:
-		return "the run goes on"
+		return "the run goes on, and may use as much again"
 	case o.Decision == protocol.DecisionDeny:
 		return "no"
 	}

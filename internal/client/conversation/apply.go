@@ -83,7 +83,7 @@ func (c *Conversation) startMessage(ev protocol.MessageStart) {
 	if ev.Role != "user" || c.said[ev.MessageID] || ev.Text == "" && len(ev.Attachments) == 0 {
 		return // an older core may say the text later, or not at all
 	}
-	e := c.userSaid(ev.MessageID, ev.Text, c.run.kind)
+	e := c.userSaid(ev.MessageID, ev.Text, c.run.kind, ev.Child)
 	e.Attachments = append(e.Attachments, ev.Attachments...)
 	c.changed(e)
 }
@@ -117,10 +117,13 @@ func (c *Conversation) endMessage(ev protocol.MessageEnd) {
 	}
 	c.enterRun(ev.RunID)
 	if ev.Role == "user" {
-		if ev.Text == "" && c.known["m:"+ev.MessageID] == nil {
+		e := c.known["m:"+ev.MessageID]
+		switch {
+		case e == nil && ev.Text == "":
 			return
+		case e == nil || e.Reported == nil: // else its start has said all
+			e = c.userSaid(ev.MessageID, ev.Text, c.run.kind, nil)
 		}
-		e := c.userSaid(ev.MessageID, ev.Text, c.run.kind)
 		c.said[ev.MessageID] = true
 		c.changed(e)
 		return

@@ -192,7 +192,7 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 		}
 		c.enterRun(m.RunID)
 		c.loseCalls()
-		c.userSaid(keyOr(m.ID, i), m.Text, m.TurnKind).Attachments = m.Attachments
+		c.userSaid(keyOr(m.ID, i), m.Text, m.TurnKind, m.Child).Attachments = m.Attachments
 		c.said[m.ID] = true
 	case m.Role == "assistant":
 		c.enterRun(m.RunID)

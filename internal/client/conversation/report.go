@@ -16,11 +16,11 @@ type Reported struct {
 	Reason protocol.StopReason // how its run ended; "" where that is not known
 }
 
-// The message that has what a child in the background has come to begins with its id and its
-// title, and ends with how its run ended and what it has changed.
+// The message that has what a child in the background has come to names its child. It begins with the
+// child's id and title, and ends with how its run ended and what it has changed.
 var (
 	reportHead = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^\[(ses-[0-9a-f-]+)@run-[0-9a-f-]+: the child session ("(?:[^"\\\n]|\\.)*"), ` +
+		return regexp.MustCompile(`^\[[^ ]+: the child session ("(?:[^"\\\n]|\\.)*"), ` +
 			`which works in the background, has ended\]\n\n`)
 	})
 	reportFoot = sync.OnceValue(func() *regexp.Regexp {
@@ -28,15 +28,16 @@ var (
 	})
 )
 
-// reportOf tells a message that has what a child has come to from one of a person: of is nil for
-// the latter. said is the child's answer, and what else there is to say of it.
-func reportOf(text string) (of *Reported, said string) {
+// reportOf reads the message that has what a child has come to: said is the child's answer, and what else there
+// is to say of it.
+func reportOf(child *protocol.ChildRun, text string) (of *Reported, said string) {
+	of = &Reported{Child: child.SessionID}
 	head := reportHead().FindStringSubmatch(text)
 	if head == nil {
-		return nil, text
+		return of, text
 	}
-	of, said = &Reported{Child: head[1]}, text[len(head[0]):]
-	of.Title, _ = strconv.Unquote(head[2])
+	said = text[len(head[0]):]
+	of.Title, _ = strconv.Unquote(head[1])
 	if i := strings.LastIndex(said, "\n\n[session_id "); i >= 0 {
 		if foot := reportFoot().FindStringSubmatch(said[i:]); foot != nil {
 			of.Reason, said = protocol.StopReason(foot[1]), said[:i]
@@ -48,15 +49,15 @@ func reportOf(text string) (of *Reported, said string) {
 	return of, said
 }
 
-// userSaid is the entry of a message to the model.
-func (c *Conversation) userSaid(id, text string, kind protocol.Kind) *Entry {
-	of, said := reportOf(text)
-	as := User
-	if of != nil {
+// userSaid is the entry of a message to the model. Of one that nobody has sent, child is whose end it tells.
+func (c *Conversation) userSaid(id, text string, kind protocol.Kind, child *protocol.ChildRun) *Entry {
+	as, of := User, (*Reported)(nil)
+	if child != nil {
 		as = Report
+		of, text = reportOf(child, text)
 	}
 	e := c.messageEntry(as, id)
 	e.TurnKind, e.Reported = kind, of
-	e.Text.set(said)
+	e.Text.set(text)
 	return e
 }

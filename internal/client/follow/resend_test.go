@@ -59,7 +59,7 @@ func TestATextIsSaidOnceThoughItsAnswerIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, "")
 			l := &losing{Socket: follow.Socket(d.Socket), answer: c.answer}
-			s := &screen{t: t, l: follow.Open(l, "", nil), ends: map[string]bool{}}
+			s := &screen{t: t, l: follow.Open(l, "", nil, nil), ends: map[string]bool{}}
 			t.Cleanup(s.l.Close)
 			s.until("snapshot", func() bool { return s.snaps > 0 })
 			wait := false

@@ -22,6 +22,7 @@ var ErrOffline = errors.New("not connected to the daemon")
 type Session struct {
 	daemon Dialer
 	find   func(context.Context) (string, error)
+	other  Instead
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -41,24 +42,29 @@ type Session struct {
 	events *Stream
 
 	// Of the run goroutine.
-	session string // the one that is followed; "" before the first Snapshot: the active one
-	epoch   string // of the last Snapshot
-	last    uint64 // the newest event that was told, or is in the Snapshot
-	synced  bool   // what was told is whole up to last
-	known   bool   // there was a Snapshot
+	session string         // the one that is followed; "" before the first Snapshot: the active one
+	shown   protocol.State // of the last Snapshot: id, folder and parent
+	epoch   string         // of the last Snapshot
+	last    uint64         // the newest event that was told, or is in the Snapshot
+	synced  bool           // what was told is whole up to last
+	known   bool           // there was a Snapshot
 	tail    liveTail
 	trouble outage
 }
 
+// Instead says which session is followed where one was deleted: its id, or an error where there is none.
+type Instead func(ctx context.Context, c client.Sender, deleted protocol.State) (sessionID string, err error)
+
 // Open starts to connect to a daemon, and to follow a session as Follow does. It
 // does not block; the first Update says how it went. With an empty sessionID,
 // find, if it is not nil, is asked for one when a daemon answers, again on each
-// connection until it has no error; Refused tells one that the daemon answered.
-func Open(daemon Dialer, sessionID string, find func(context.Context) (string, error)) *Session {
+// connection until it has no error; Refused tells one that the daemon answered. Where the session that is followed was
+// deleted, other says what is followed then; nil: the active one.
+func Open(daemon Dialer, sessionID string, find func(context.Context) (string, error), other Instead) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	daemon = client.Adapt(daemon)
 	s := &Session{
-		daemon: daemon, find: find, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
+		daemon: daemon, find: find, other: other, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
 		out: newOutbox(), asked: make(chan struct{}, 1), touching: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	if sessionID != "" {

@@ -55,7 +55,7 @@ type said struct{ id, role, text string }
 
 func open(t *testing.T, socket string) *screen {
 	t.Helper()
-	l := follow.Open(follow.Socket(socket), "", nil)
+	l := follow.Open(follow.Socket(socket), "", nil, nil)
 	t.Cleanup(l.Close)
 	return &screen{t: t, l: l, ends: map[string]bool{}}
 }

@@ -12,10 +12,13 @@ import (
 )
 
 // sendSnapshot sends a snapshot of the session to the reader. If the daemon refuses it, it
-// sends a Refused and tries the session before, then the active one.
+// sends a Refused and tries the session before, then what is there instead of that, then the active one.
 func (c *conn) sendSnapshot(id string) error {
 	c.after = nil
-	for _, id := range slices.Compact([]string{id, c.s.session, ""}) {
+	for i, id := range slices.Compact([]string{id, c.s.session, ""}) {
+		if i > 0 && id == "" && c.showInstead() {
+			return nil
+		}
 		err := c.snapshot(id)
 		var wire *protocol.Error
 		// the next daemon shows it
@@ -25,6 +28,17 @@ func (c *conn) sendSnapshot(id string) error {
 		c.s.out.put(Refused{id, err})
 	}
 	return nil
+}
+
+// showInstead sends a snapshot of what is followed where the session that was cannot be. False: there is none.
+func (c *conn) showInstead() bool {
+	if c.s.other == nil || !c.s.known {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+	defer cancel()
+	id, err := c.s.other(ctx, c.commands, c.s.shown)
+	return err == nil && c.snapshot(id) == nil
 }
 
 // snapshot reads a consistent state and list of messages, although these take two
@@ -97,6 +111,7 @@ func (c *conn) enter(id string) (protocol.State, error) {
 func (c *conn) deliver(snap Snapshot, behind []incoming) {
 	s := c.s
 	snap.New = s.known && c.Epoch != s.epoch
+	s.shown = protocol.State{SessionID: snap.State.SessionID, Workdir: snap.State.Workdir, Parent: snap.State.Parent}
 	s.session, s.epoch, s.known, s.synced = snap.State.SessionID, c.Epoch, true, true
 	c.told, c.incomplete = comparable(snap.State), snap.State.ApprovalsIncomplete
 	s.out.snapshot(snap)

@@ -94,8 +94,8 @@ func (f *finder) session() (protocol.SessionInfo, bool, error) {
 func (f *finder) one() error {
 	switch n := len(f.ids); n {
 	case 0:
-		return fmt.Errorf("nothing in the %s that were looked through has the id %s",
-			format.Count(len(f.sessions), "session"), f.name)
+		return fmt.Errorf("nothing has the id %s in the %s that nous looks through",
+			f.name, format.Count(len(f.sessions), "session"))
 	case 1:
 		return nil
 	default:

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"slices"
 	"strings"
 
 	"noused/internal/format"
@@ -8,7 +9,7 @@ import (
 )
 
 // Families is a list of sessions in which child sessions are counted in their parent's title. A child that waits
-// for a person, or whose parent is not listed, stays. With tree all stay, each below its parent.
+// for a person, or whose parent is not listed, stays. With tree all stay, each below its parent, and in its folder.
 func Families(list []protocol.SessionInfo, tree bool) []protocol.SessionInfo {
 	f := family{tree: tree, below: map[string][]protocol.SessionInfo{}}
 	listed := map[string]bool{}
@@ -29,6 +30,24 @@ func Families(list []protocol.SessionInfo, tree bool) []protocol.SessionInfo {
 	return f.out
 }
 
+// WithChildren is a list with the child sessions of its sessions, and theirs, that have another folder, as a worktree.
+func WithChildren(list, everywhere []protocol.SessionInfo) []protocol.SessionInfo {
+	listed := map[string]bool{}
+	for _, s := range list {
+		listed[s.SessionID] = true
+	}
+	list = slices.Clip(list)
+	for found := true; found; {
+		found = false
+		for _, s := range everywhere {
+			if s.Parent != nil && listed[s.Parent.SessionID] && !listed[s.SessionID] {
+				list, listed[s.SessionID], found = append(list, s), true, true
+			}
+		}
+	}
+	return list
+}
+
 type family struct {
 	tree  bool
 	below map[string][]protocol.SessionInfo // by the parent's id
@@ -47,7 +66,7 @@ func (f *family) add(s protocol.SessionInfo, depth int) {
 	}
 	f.out = append(f.out, s)
 	for _, child := range children {
-		if f.tree || child.Need() == protocol.NeedAnswer {
+		if child.Workdir = s.Workdir; f.tree || child.Need() == protocol.NeedAnswer {
 			f.add(child, depth+1)
 		} else {
 			f.waiting(child, depth+1)
@@ -60,7 +79,7 @@ func (f *family) waiting(s protocol.SessionInfo, depth int) {
 	children := f.below[s.SessionID]
 	delete(f.below, s.SessionID)
 	for _, child := range children {
-		if child.Need() == protocol.NeedAnswer {
+		if child.Workdir = s.Workdir; child.Need() == protocol.NeedAnswer {
 			f.add(child, depth+1)
 		} else {
 			f.waiting(child, depth+1)

@@ -44,3 +44,33 @@ func TestFamilies(t *testing.T) {
 		t.Error("the list that was given is another now")
 	}
 }
+
+// A child session with a worktree of its own is counted and drawn with its parent, whose folder is listed (found by a
+// trial).
+func TestFamiliesOverFolders(t *testing.T) {
+	session := func(id, parent, folder string) protocol.SessionInfo {
+		s := protocol.SessionInfo{SessionID: id, Title: id, Workdir: folder}
+		if parent != "" {
+			s.Parent = &protocol.Parent{SessionID: parent}
+		}
+		return s
+	}
+	everywhere := []protocol.SessionInfo{
+		session("grandchild", "child", "/tree"), session("child", "root", "/tree"), session("other", "", "/other"),
+		session("root", "", "/here"), session("a child", "other", "/here"),
+	}
+	list := WithChildren(everywhere[3:], everywhere)
+	got := map[bool]string{}
+	for _, tree := range []bool{false, true} {
+		for _, s := range Families(list, tree) {
+			got[tree] += s.Workdir + " " + s.Title + "; "
+		}
+	}
+	want := map[bool]string{
+		false: "/here root · 2 child sessions; /here a child; ",
+		true:  "/here root; /here └─ child; /here └── grandchild; /here a child; ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

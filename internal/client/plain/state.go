@@ -19,8 +19,9 @@ func StateWord(s protocol.SessionInfo) string {
 	return [...]string{"needs you", "failed", cmp.Or(string(s.RunState), "working"), "unread", "idle"}[s.Need()]
 }
 
-// Facts are what list_sessions knows of a session. tree is its worktree.
-func Facts(s protocol.SessionInfo, folder, tree string) [][2]string {
+// Facts are what list_sessions knows of a session. last is how its last run ended, nil where that is not known; tree is
+// its worktree.
+func Facts(s protocol.SessionInfo, last *protocol.LastRun, folder, tree string) [][2]string {
 	pairs := [][2]string{{"session", s.SessionID}}
 	add := func(key, value string) {
 		if value != "" {
@@ -42,7 +43,11 @@ func Facts(s protocol.SessionInfo, folder, tree string) [][2]string {
 		add("run", w.RunID+", since "+Stamp(w.StartedAt))
 		add("tool", w.ToolName)
 	}
-	add("last run", string(s.LastStopReason))
+	if why := failure(last); why != "" {
+		add("last run", why)
+	} else {
+		add("last run", string(s.LastStopReason))
+	}
 	if s.Unread {
 		add("unread", "yes")
 	}
@@ -53,8 +58,11 @@ func Facts(s protocol.SessionInfo, folder, tree string) [][2]string {
 	return pairs
 }
 
-// ModelName is how set-model takes a model.
+// ModelName is how set-model takes a model, or that none is chosen.
 func ModelName(m protocol.ModelInfo) string {
+	if m.Provider == "" {
+		return "none: nous setup"
+	}
 	name := m.Provider + "/" + m.Name
 	if m.BaseURL != "" {
 		name += " at " + m.BaseURL
@@ -74,6 +82,14 @@ func contextFill(c protocol.ContextInfo) string {
 	return fill
 }
 
+// failure says why a run failed, "" where it did not.
+func failure(last *protocol.LastRun) string {
+	if last == nil || last.Error == nil {
+		return ""
+	}
+	return "failed: " + ErrorText(last.Error.Code, last.Error.Message, "")
+}
+
 // State are what a session and the daemon are doing. tree is the session's worktree.
 func State(s protocol.State, folder, tree string) [][2]string {
 	pairs := [][2]string{{"session", cmp.Or(s.SessionID, "the active one")}, {"run state", string(s.RunState)}}
@@ -85,8 +101,8 @@ func State(s protocol.State, folder, tree string) [][2]string {
 	add("folder", folder)
 	add("worktree", tree)
 	add("run", s.RunID)
-	if s.LastRun != nil && s.LastRun.Error != nil && s.RunID == "" {
-		add("last run", "failed: "+ErrorText(s.LastRun.Error.Code, s.LastRun.Error.Message, ""))
+	if s.RunID == "" {
+		add("last run", failure(s.LastRun))
 	}
 	add("steering mode", string(s.SteeringMode))
 	add("follow-up mode", string(s.FollowUpMode))

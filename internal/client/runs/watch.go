@@ -92,7 +92,7 @@ func (w *Watch) isCut(err error) bool {
 		w.Console.Complain(w.Tally.late)
 		return true
 	case errors.Is(err, cmdline.ErrInterrupted) && w.Detach:
-		w.Console.Notef("the run goes on; nous wait %s waits for its end, nous abort ends it", w.Session)
+		w.Console.Notef("the run goes on; nous wait %s waits for its end, nous --session %[1]s abort ends it", w.Session)
 		return false
 	}
 	return errors.Is(err, cmdline.ErrInterrupted)

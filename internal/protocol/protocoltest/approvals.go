@@ -34,7 +34,7 @@ func (c *Checker) requested(t *track, ev protocol.Status) error {
 		c.about[now.call] = &now
 	}
 	t.question = a.ApprovalID
-	t.answered = false // the steers were looked at before it
+	t.answered = t.answered && a.Kind == protocol.ApprovalBudget // else the steers were looked at before it
 	return nil
 }
 

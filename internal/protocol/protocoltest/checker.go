@@ -49,6 +49,7 @@ type track struct {
 	tool      string
 	answered  bool // the latest whole thing is a tool's end
 	skipping  bool // a steer waited when a tool finished, or when the run was resumed after it
+	maySkip   bool // it was resumed then, and the next call may have begun before
 	steered   bool // the last turn ended steered
 	aborting  bool
 	question  string   // that is open
@@ -246,7 +247,7 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 	case len(ev.InputIDs) == 0:
 		return fmt.Errorf("the turn delivers nothing")
 	}
-	t.turn, t.calls, t.answered, t.skipping, t.steered = ev.TurnID, nil, false, false, false
+	t.turn, t.calls, t.answered, t.skipping, t.maySkip, t.steered = ev.TurnID, nil, false, false, false, false
 	t.begun, t.kind = slices.Clone(ev.InputIDs), ev.Kind
 	for _, id := range ev.InputIDs {
 		if err := c.settle(id); err != nil {
@@ -288,7 +289,8 @@ func (c *Checker) turnEnd(t *track, ev protocol.TurnEnd) error {
 	case c.aborted(t, ev.StopReason):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	}
-	t.turn, t.skipping, t.steered = "", false, t.skipping && len(t.steers) > 0 // else they were withdrawn meanwhile
+	t.turn, t.skipping = "", false
+	t.steered = ev.StopReason == protocol.StopSteered && len(t.steers) > 0 // else they were withdrawn meanwhile
 	if ev.StopReason == protocol.StopError {
 		c.undeliver(t)
 	}
@@ -385,6 +387,7 @@ func (t *track) toolEnd(ev protocol.ToolEnd) error {
 		return err
 	}
 	t.tool, t.answered = "", true
+	t.skipping, t.maySkip = t.skipping || t.maySkip && ev.Skipped, false
 	if ev.Skipped != t.skipping {
 		return fmt.Errorf("invariant 4: skipped is %t, a steer waited when a tool finished: %t", ev.Skipped, t.skipping)
 	}
@@ -423,12 +426,15 @@ func (t *track) status(ev protocol.Status) {
 		t.followUps = append(t.followUps, ev.InputID)
 	case protocol.StatusRunResumed:
 		t.resumed = true
-		t.skipping = t.skipping || t.turn != "" && t.message == "" && t.tool == "" && t.answered && len(t.steers) > 0
+		if t.turn != "" && t.message == "" && t.tool == "" && t.answered && len(t.steers) > 0 {
+			t.maySkip = len(t.calls) > 0
+			t.skipping = t.skipping || !t.maySkip
+		}
 	case protocol.StatusCompacted: // the steers were looked at before it
 		t.answered = false
 	case protocol.StatusAbortRequested:
 		t.aborting, t.steers, t.followUps = true, nil, nil
-		t.skipping = false
+		t.skipping, t.maySkip = false, false
 	}
 }
 

@@ -45,6 +45,38 @@ func TestSteerAfterAnAnswer(t *testing.T) {
 	}
 }
 
+// A steer that comes when the child of a call was begun already skips the calls behind that one alone, though the
+// daemon ended before the call was told (found by the simulator).
+func TestSteerAfterTheBeginningOfAChild(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
+	for _, skipped := range []bool{false, true} { // it was begun, or was not
+		c := NewChecker()
+		for _, ev := range []protocol.Event{
+			protocol.AgentStart{Ref: run},
+			protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+			protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "assistant"},
+			protocol.MessageEnd{Ref: ref, MessageID: "msg-1", Role: "assistant", ToolCalls: []protocol.ToolCall{
+				{ID: "call-1"}, {ID: "call-2"}, {ID: "call-3"},
+			}},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-1"},
+			protocol.ToolEnd{Ref: ref, ToolCallID: "call-1", OK: true},
+			protocol.Status{Ref: ref, Code: protocol.StatusSteerQueued, InputID: "in-2"},
+			protocol.Status{Ref: ref, Code: protocol.StatusRunResumed},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-2"},
+			protocol.ToolEnd{Ref: ref, ToolCallID: "call-2", OK: !skipped, Skipped: skipped},
+			protocol.ToolStart{Ref: ref, ToolCallID: "call-3"},
+		} {
+			if err := c.Event(ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Event(protocol.ToolEnd{Ref: ref, ToolCallID: "call-3", OK: true}); err == nil {
+			t.Errorf("skipped %v: the call behind it is not skipped, and the checker takes it", skipped)
+		}
+	}
+}
+
 // A text whose message a crash took waits again where its run is given up: until that has
 // ended it can be withdrawn, and has one fate all the same (found by the simulator).
 func TestATextOfARunThatIsGivenUpWaitsAgain(t *testing.T) {
@@ -147,5 +179,36 @@ func TestAHostedRunIsGivenUpBehindACallThatWasCut(t *testing.T) {
 	}
 	if told(false) == nil {
 		t.Error("a turn of our own ends in an error, though a steer waits behind its call, and the checker takes it")
+	}
+}
+
+// A steer that comes after a run was let go on past its limit ends the turn where the daemon ended before the model was
+// asked: the next one looks at it first (found by the simulator).
+func TestASteerAfterARunMayGoOn(t *testing.T) {
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1", TurnID: "1"}
+	run := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
+	c := NewChecker()
+	for _, ev := range []protocol.Event{
+		protocol.AgentStart{Ref: run},
+		protocol.TurnStart{Ref: ref, Kind: protocol.KindPrompt, InputIDs: []string{"in-1"}},
+		protocol.MessageStart{Ref: ref, MessageID: "msg-1", Role: "assistant"},
+		protocol.MessageEnd{Ref: ref, MessageID: "msg-1", Role: "assistant", ToolCalls: []protocol.ToolCall{{ID: "call-1"}}},
+		protocol.ToolStart{Ref: ref, ToolCallID: "call-1"},
+		protocol.ToolEnd{Ref: ref, ToolCallID: "call-1", OK: true},
+		protocol.Status{Ref: ref, Code: protocol.StatusApprovalRequested, Approval: &protocol.Approval{
+			ApprovalID: "apr-1", Kind: protocol.ApprovalBudget,
+			Options: []protocol.ApprovalOption{{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow}},
+		}},
+		protocol.Status{
+			Ref: ref, Code: protocol.StatusApprovalResolved, ApprovalID: "apr-1", Outcome: protocol.OutcomeAllowed,
+			By: protocol.ByProcess(1, "nous"),
+		},
+		protocol.Status{Ref: ref, Code: protocol.StatusSteerQueued, InputID: "in-2"},
+		protocol.Status{Ref: ref, Code: protocol.StatusRunResumed},
+		protocol.TurnEnd{Ref: ref, StopReason: protocol.StopSteered},
+	} {
+		if err := c.Event(ev); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 // the invariants of wire-v1 §4. Make it with New.
 type Story struct {
 	ID        string
+	Made      bool             // it says whose it is
 	Events    []string         // the essence of every event so far
 	Told      []protocol.Event // those events, as far as they are known from the journal
 	Parent    string
@@ -58,7 +59,10 @@ type Story struct {
 	Rewinding string              // one that has begun and not ended
 	Above     *session.Parent     // of a child session
 	Started   []session.ChildStarted
-	Results   map[string]int // of calls, how many
+	Results   map[string]int         // of calls, how many
+	Used      map[string]model.Usage // of every run, its children not included
+	Ends      map[string]session.RunEnded
+	Ended     []session.ChildEnded
 
 	Run     string          // the active one
 	Pending []session.Input // accepted and not yet delivered
@@ -81,6 +85,7 @@ type Story struct {
 	unheard     []session.Input // that the end of the run hands back
 	crashes     int
 	parked      bool
+	over        string // a call that was not run, as the run is aborted or given up
 	about       string // the call of the latest approval
 	hosted      bool   // by another agent
 	asks        bool   // an approval waits, or was answered and the call has not begun
@@ -100,7 +105,8 @@ func NewIn(id string, checker *protocoltest.Checker) *Story {
 		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
-		Rewinds: map[string]bool{}, Results: map[string]int{},
+		Rewinds: map[string]bool{}, Results: map[string]int{}, Used: map[string]model.Usage{},
+		Ends: map[string]session.RunEnded{},
 	}
 }
 
@@ -215,7 +221,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
 		return recordOf(data, func(f session.Created) {
-			s.Parent, s.Workdir, s.hosted, s.Above = f.ParentID, f.Workdir, f.Agent != "", f.Parent
+			s.Made, s.Parent, s.Workdir, s.hosted, s.Above = true, f.ParentID, f.Workdir, f.Agent != "", f.Parent
 		})
 	case "title_set":
 		return recordOf(data, func(f session.TitleSet) { s.Title, s.Titles[f.Title] = f.Title, true })
@@ -271,7 +277,9 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "leaf_set":
 		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
 	case "child_started":
-		return recordOf(data, func(f session.ChildStarted) { s.Started = append(s.Started, f) })
+		return recordOf(data, s.childStarted)
+	case "child_ended", "patched":
+		return s.spending(kind, data)
 	case "rewind_begun":
 		return recordOf(data, s.rewindBegun)
 	case "rewind_ended":
@@ -284,6 +292,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, func(f session.Compacted) {
 			s.entry(f.ID, f.Summary)
 			s.Summaries[f.Summary] = true
+			s.used(f.RunID, f.Usage)
 		})
 	}
 	return nil
@@ -315,6 +324,9 @@ func (s *Story) toolStarted(f session.ToolStarted) {
 
 func (s *Story) approvalDecided(f session.ApprovalDecided) {
 	s.Decided[f.ApprovalID] = true
+	if s.about == "" && f.Outcome == protocol.OutcomeAllowed { // the model is asked next
+		s.asks = false
+	}
 	by := protocol.ByWord(cmp.Or(f.By, "a person"))
 	s.checked(protocol.Status{
 		Ref: s.ref(), Code: protocol.StatusApprovalResolved, ApprovalID: f.ApprovalID, Outcome: f.Outcome, By: by,
@@ -339,6 +351,21 @@ func (s *Story) input(f session.Input) {
 	}
 }
 
+// spending are records that say what was used, and stand for no event.
+func (s *Story) spending(kind string, data jsontext.Value) error {
+	if kind == "child_ended" {
+		return recordOf(data, func(f session.ChildEnded) { s.Ended = append(s.Ended, f) })
+	}
+	return recordOf(data, func(f session.Patched) { s.used(f.RunID, f.Usage) })
+}
+
+// used adds to what a run of the session has used.
+func (s *Story) used(run string, used *model.Usage) {
+	if _, is := s.Runs[run]; is && used != nil {
+		s.Used[run] = s.Used[run].Add(*used)
+	}
+}
+
 func (s *Story) withdrawn(f session.Withdrawn) {
 	i := slices.IndexFunc(s.Pending, func(in session.Input) bool { return in.InputID == f.InputID })
 	if i < 0 || s.Pending[i].Kind == "prompt" {
@@ -355,6 +382,7 @@ func (s *Story) runStarted(f session.RunStarted) {
 		s.bad("run %s was started twice", f.RunID)
 	}
 	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked, s.asks = f.RunID, 0, 0, "", false, 0, false, false
+	s.over = ""
 	s.Runs[f.RunID] = ""
 	s.happened(protocol.AgentStart{Ref: s.ref()})
 }
@@ -371,6 +399,7 @@ func (s *Story) message(f session.MessageAdded) {
 	if s.Run != f.RunID {
 		return // copied from the parent
 	}
+	s.used(f.RunID, f.Usage)
 	if f.InputID != "" {
 		s.Delivered[f.InputID]++
 		s.Pending = slices.DeleteFunc(s.Pending, func(in session.Input) bool { return in.InputID == f.InputID })
@@ -398,14 +427,19 @@ func (s *Story) message(f session.MessageAdded) {
 		s.streams = ""
 		s.happened(end)
 	case model.Tool:
-		s.toolResult(f.Message, f.NotRun == protocol.NotRunSteered)
+		s.toolResult(f.Message, f.NotRun)
 	}
 }
 
 // begun forgets the approval for a call that has begun, or has its result.
+func (s *Story) childStarted(f session.ChildStarted) {
+	s.Started = append(s.Started, f)
+	s.begun(f.CallID)
+}
+
 func (s *Story) begun(callID string) { s.asks = s.asks && s.about != callID }
 
-func (s *Story) toolResult(m model.Message, skipped bool) {
+func (s *Story) toolResult(m model.Message, notRun protocol.NotRun) {
 	if s.Results[m.ToolCallID]++; s.Results[m.ToolCallID] > 1 {
 		s.bad("call %s has its result twice", m.ToolCallID)
 	}
@@ -418,15 +452,16 @@ func (s *Story) toolResult(m model.Message, skipped bool) {
 		s.interrupted = ""
 	}
 	if s.open == "" {
-		if s.aborting {
-			return // it was never run, and is not announced
+		if notRun == protocol.NotRunAborted { // it is not announced
+			s.over = m.ToolCallID
+			return
 		}
 		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID, Arguments: s.arguments[m.ToolCallID]})
 	}
 	s.open = ""
 	s.happened(protocol.ToolEnd{
 		Ref: ref, ToolCallID: m.ToolCallID, ToolName: m.ToolName, OK: m.OK, Result: m.Text,
-		Skipped: skipped,
+		Skipped: notRun == protocol.NotRunSteered,
 	})
 }
 
@@ -467,15 +502,20 @@ func (s *Story) runEnded(f session.RunEnded) {
 	s.happened(end)
 	s.unheard = nil
 	s.Runs[f.RunID], s.Run, s.Pending, s.open = string(f.StopReason), "", nil, ""
+	s.Ends[f.RunID] = f
 }
 
 // maxCrashes is how many ends of a daemon a run survives: the last of them ends it (wire-v1 §7).
 const maxCrashes = 3
 
-// goesOn is what no run does any more that has crashed the daemon that often.
+// goesOn is what no run does any more that has crashed the daemon that often, or whose calls were
+// not run for its end.
 func (s *Story) goesOn() {
 	if s.crashes >= maxCrashes {
 		s.bad("run %s goes on after %d crashes", s.Run, s.crashes)
+	}
+	if s.over != "" {
+		s.bad("run %s goes on, and call %s was not run for its end", s.Run, s.over)
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		return verdict(inv.Name, d, d)
 	}
 	var strictest model.Verdict
-	path, linked := "", false
+	delegates, path, linked := r.delegates(inv), "", false
 	for _, c := range r.candidates(inv) {
 		inv, wrong := c.filled(inv)
 		asked := r.decide(rules, c, inv)
@@ -45,10 +45,11 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		}
 		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
 		if strictness(v) > strictness(strictest) {
-			strictest = c.with(v, inv, wrong)
+			// The run loop makes a call that delegates, and no tool says what is wrong with its arguments.
+			strictest = c.with(v, asked.Verdict == policy.Ask || delegates && wrong != nil, inv, wrong)
 		}
 	}
-	strictest.Reads, strictest.Delegates = r.reads(inv), r.delegates(inv)
+	strictest.Reads, strictest.Delegates = r.reads(inv), delegates
 	strictest.Guarded, strictest.Path, strictest.Linked = r.guarded(), path, linked
 	if bytes.Equal(strictest.Arguments, inv.Arguments) {
 		strictest.Arguments = nil
@@ -80,13 +81,14 @@ func strictness(v model.Verdict) int {
 // filled is the call as it is made: with its tool's defaults, which rules and people are to
 // see as well. The error is what is wrong with its arguments, as far as that is known.
 func (c candidate) filled(inv model.Invocation) (model.Invocation, error) {
-	if c.op == nil {
-		return inv, nil
+	var schema *tool.Schema
+	if c.op != nil {
+		if c.op.problem != nil {
+			return inv, c.op.problem
+		}
+		schema = c.op.schema
 	}
-	if c.op.problem != nil {
-		return inv, c.op.problem
-	}
-	args, err := c.op.schema.Prepare(jsontext.Value(inv.Arguments))
+	args, err := schema.Prepare(jsontext.Value(inv.Arguments))
 	if err == nil {
 		inv.Arguments = []byte(args)
 	}
@@ -173,15 +175,15 @@ func verdict(name string, asked, d policy.Decision) model.Verdict {
 	return v
 }
 
-// with adds to a verdict that asks what the model says for the call, or why there
-// is nothing to ask about.
-func (c candidate) with(v model.Verdict, inv model.Invocation, err error) model.Verdict {
+// with adds to a verdict the call's arguments and, where rules ask about it, the model's reason for it, or what is
+// wrong with it.
+func (c candidate) with(v model.Verdict, asks bool, inv model.Invocation, err error) model.Verdict {
 	v.Arguments = inv.Arguments
-	if v.Decision != model.Ask || c.op == nil {
+	if !asks || v.Decision == model.Allow && err == nil {
 		return v
 	}
 	var a outsideArgs
-	if err == nil && c.module.leavesSandbox(c.op) {
+	if err == nil && c.op != nil && c.module.leavesSandbox(c.op) {
 		a, err = readOutside(inv.Arguments)
 	}
 	if err != nil {

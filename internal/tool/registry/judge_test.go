@@ -13,8 +13,6 @@ import (
 	"noused/internal/tool/tooltest"
 )
 
-// What the rules make of calls: without any, built-in tools and the user's own
-// run, and a command outside the sandbox asks.
 // A call of the tool agent has a child also before the tools have said what they can do, as
 // when a run goes on after a restart.
 func TestACallOfTheToolAgentDelegates(t *testing.T) {
@@ -31,14 +29,39 @@ func TestACallOfTheToolAgentDelegates(t *testing.T) {
 	}
 }
 
+// A call of the tool agent whose arguments do not fit names the field and those that the tool has, whatever
+// the rules say: the run loop makes it, and no tool.
+func TestACallOfTheToolAgentNamesTheFieldThatIsWrong(t *testing.T) {
+	schema := `{"type":"object","properties":{"prompt":{"type":"string"},"worktree":{"type":"boolean"}},
+		"required":["prompt"],"additionalProperties":false}`
+	r := registry(t, Options{}, map[string]*fakeHost{"bare": offers(tool.Agent + " " + schema)})
+	r.List(t.Context(), model.Scope{})
+	for args, want := range map[string]string{
+		`{"prompt":"x","promt":"y"}`:      "arguments: additional properties 'promt' not allowed: there are 'prompt', 'worktree'",
+		`{"prompt":"x","worktree":"yes"}`: "arguments: /worktree: got string, want boolean",
+		`{}`:                              "arguments: missing property 'prompt'",
+	} {
+		for _, mode := range []string{"ask", "auto"} {
+			v := r.Judge(tooltest.Invocation(tool.Agent, args), mode, nil)
+			if v.Failure == nil || v.Failure.Text != "bad_request: "+want {
+				t.Errorf("%s: got %+v, want %q", args, v.Failure, want)
+			}
+		}
+	}
+	if v := r.Judge(tooltest.Invocation(tool.Agent, `{"prompt":"x"}`), "ask", nil); v.Failure != nil {
+		t.Errorf("got %+v, want no failure", v.Failure)
+	}
+}
+
+// What the rules make of calls: without any, built-in tools and the user's own
+// run, and a command outside the sandbox asks.
 func TestJudge(t *testing.T) {
 	rules := policy.Source{Deny: []string{"m.rm"}, Rules: []policy.Rule{
 		{Tool: "m.ask", Decision: policy.Ask},
 		{Tool: "bash", Decision: policy.Allow, Command: policy.Words{{"git"}, {"status"}}},
 	}}
-	bare := offers("bash", "read")
-	r := registry(t, Options{Policy: rulesOf(t, rules), Workdir: "/src"},
-		map[string]*fakeHost{"m": offers("ls", "rm", "ask"), "bare": bare})
+	tools := map[string]*fakeHost{"m": offers("ls", "rm", "ask"), "bare": offers("bash", "read")}
+	r := registry(t, Options{Policy: rulesOf(t, rules), Workdir: "/src"}, tools)
 	for _, c := range []struct{ name, args, mode, want string }{
 		{"m.ls", `{}`, "ask", "allow"},
 		{"m__ls", `{}`, "deny", "allow"},
@@ -80,6 +103,14 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: got %+v, want no question, and %q", args, v, want)
 		}
 	}
+	// nor where nobody could answer it, and before the tool has said what it takes
+	unknown := registry(t, Options{Policy: rulesOf(t, rules), Workdir: "/src"}, tools)
+	for _, r := range []*Registry{r, unknown} {
+		v := r.Judge(tooltest.Invocation("m__ask", `"{broken"`), "deny", nil)
+		if v.Failure == nil || !strings.Contains(v.Failure.Text, "not a JSON object but a JSON string") {
+			t.Errorf("arguments that are no object: got %+v", v)
+		}
+	}
 	v := r.Judge(tooltest.Invocation("bash", `{"command":"uname -a","outside_sandbox":true,"reason":"r"}`), "ask", nil)
 	if v.Offer == nil || v.Offer.Pattern != "bash: uname -a …" || v.Reason != "r" {
 		t.Fatalf("offers %+v", v.Offer)
@@ -95,7 +126,7 @@ func TestJudge(t *testing.T) {
 	}); v.Decision != "deny" {
 		t.Errorf("an answer lifts a deny: %+v", v)
 	}
-	if bare.asked.Load() == 0 {
+	if tools["bare"].asked.Load() == 0 {
 		t.Error("the test has never asked the module")
 	}
 }

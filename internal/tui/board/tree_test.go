@@ -133,6 +133,10 @@ func TestAParentIsDeletedWithItsChildren(t *testing.T) {
 	if view := b.View(100, 20, noon); !strings.Contains(view, "delete Fix the login and its 4 child sessions for good?") {
 		t.Error(view)
 	}
+	narrow := b.View(80, 20, noon) // the title is cut, and never the answer
+	if !strings.Contains(narrow, "… and its 4 child sessions for good? y: yes, any other key: no") {
+		t.Errorf("got\n%s", narrow)
+	}
 	if c := press(b, "y"); c.Action != Delete || !c.Children {
 		t.Errorf("got %+v", c)
 	}

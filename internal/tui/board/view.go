@@ -345,11 +345,12 @@ func (b *Board) preview(width, room int) []string {
 func (b *Board) bottom(width, y int) string {
 	switch {
 	case b.gone != nil:
-		what := b.gone.title()
+		rest := " for good? y: yes, any other key: no"
 		if n := b.below(b.gone); n > 0 {
-			what += " and its " + format.Count(n, "child session")
+			rest = " and its " + format.Count(n, "child session") + rest
 		}
-		return b.theme.Warn.Render(cell.Truncate("delete "+what+" for good? y deletes, any other key does not", width))
+		what := cell.Truncate("delete "+b.gone.title(), max(width-cell.Width(rest), 16))
+		return b.theme.Warn.Render(cell.Truncate(what+rest, width))
 	case b.say.of != nil:
 		return b.writing(width, y)
 	case b.told != "" && b.bad:

@@ -29,7 +29,7 @@ var helpRows = []helpRow{
 	{"Input", nil, "Up, Down", "earlier and queued texts"},
 	{"Input", nil, "@", "the path of a file"},
 	{"Input", nil, "/", "a command: the menu has all"},
-	{"Input", nil, "!, !!", "shell line; not in the chat"},
+	{"Input", nil, "!, !!", "shell; !! outside the chat"},
 	{"Input", nil, "/skill:NAME", "send what a skill says"},
 	{"Run", []string{"stop"}, "", "abort; twice: edit the last"},
 	{"Run", []string{"steering-mode", "follow-up-mode"}, "", "deliver one by one or all"},

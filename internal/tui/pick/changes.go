@@ -451,11 +451,16 @@ func (c *Changes) toHunkOf(file, by int) {
 	}
 }
 
-// comment begins to write one on the line under the cursor, or goes on with the one there.
+// comment begins to write one on the line under the cursor, or goes on with the one there. At the head
+// of a hunk that is the first line of it that has changed, and where there is no line the file.
 func (c *Changes) comment() {
 	r, ok := c.row()
 	if !ok {
 		return
+	}
+	if c.about(r) == "hunk" {
+		c.toChange(r)
+		r, _ = c.row()
 	}
 	if r.kind != commentRow { // there may be one below
 		if i := c.list.cursor + 1; i < len(c.rows) && c.rows[i].kind == commentRow && c.rows[i].file == r.file &&
@@ -471,17 +476,40 @@ func (c *Changes) comment() {
 	case len(c.comments.list) >= maxComments:
 		c.notice = fmt.Sprintf("%d comments wait: s sends them", maxComments)
 		return
-	case r.kind == fileRow:
-		d.path = c.files[r.file].Path
-	case r.kind == lineRow && c.files[r.file].lines[r.line].code():
+	case c.about(r) == "line":
 		l := c.files[r.file].lines[r.line]
 		d.comment = comment{path: c.files[r.file].Path, old: l.old(), number: l.number, quote: l.quote()}
+	case r.file >= 0:
+		d.path = c.files[r.file].Path
 	default:
-		c.notice = "a comment is about a line, or a file: go to one"
+		c.notice = "a comment is about a line, a hunk or a file: go to one"
 		return
 	}
 	c.comments.draft = d
 	c.layout()
+}
+
+// about is what a comment is about that is written in a row.
+func (c *Changes) about(r changesRow) string {
+	switch {
+	case r.file < 0:
+		return ""
+	case r.kind == lineRow && c.files[r.file].lines[r.line].mark == '@':
+		return "hunk"
+	case r.kind == lineRow && c.files[r.file].lines[r.line].code():
+		return "line"
+	}
+	return "file"
+}
+
+// toChange goes from the head of a hunk to the first line of it that has changed.
+func (c *Changes) toChange(head changesRow) {
+	for i := c.list.cursor + 1; i < len(c.rows) && c.rows[i].file == head.file && c.about(c.rows[i]) != "hunk"; i++ {
+		if r := c.rows[i]; c.about(r) == "line" && c.files[r.file].lines[r.line].mark != ' ' {
+			c.list.cursor = i
+			return
+		}
+	}
 }
 
 // write takes a key while a comment is written.

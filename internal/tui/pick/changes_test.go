@@ -167,6 +167,36 @@ func TestChangesLook(t *testing.T) {
 	golden(t, none, "changes-missing", 80, 8)
 }
 
+// Wherever the cursor is, c writes a comment: on the line, at the head of a hunk on the first line in it that has
+// changed, and else on the file.
+func TestACommentCanBeWrittenAnywhere(t *testing.T) {
+	for _, at := range []struct {
+		down int
+		want string
+	}{
+		{0, "list.txt\nWhy?"},
+		{1, "list.txt:2 (removed)\n> -two\nWhy?"},
+		{2, "list.txt:1\n>  one\nWhy?"},
+		{7, "list.txt:40 (removed)\n> -forty\nWhy?"},
+		{11, "list.txt\nWhy?"}, // no newline at its end
+	} {
+		comments := &Comments{}
+		c := twoFiles(Look{}, comments)
+		for range at.down {
+			keys(t, c, "down")
+		}
+		keys(t, c, "c")
+		typed(t, c, "Why?")
+		keys(t, c, "enter")
+		if got := comments.Text(""); !strings.HasSuffix(got, "\n\n"+at.want) {
+			t.Errorf("%d lines down: got %q, want %q", at.down, got, at.want)
+		}
+		if view := c.View(80, 24); !strings.Contains(view, "Why?") || !strings.Contains(view, "s send 1 comment") {
+			t.Errorf("%d lines down:\n%s", at.down, view)
+		}
+	}
+}
+
 // What was added and taken out is told apart on dark and on light terminals, and by marks alone.
 func TestChangesHaveTheColoursOfTheTheme(t *testing.T) {
 	for name, l := range looks {
@@ -266,7 +296,7 @@ func TestCommentsAreWrittenEditedRemovedAndSent(t *testing.T) {
 	chooses(t, c, "s", Choice{}, false) // there is none
 	keys(t, c, "c")
 	typed(t, c, "of the file")
-	keys(t, c, "enter", "down", "down", "c", "down", "c")
+	keys(t, c, "enter", "down", "down", "down", "c")
 	typed(t, c, "Why?")
 	keys(t, c, "esc") // which asks
 	typed(t, c, "?")
@@ -360,6 +390,28 @@ func TestCommentsFollowTheirLines(t *testing.T) {
 
 // Of a thousand files only the diffs that were opened are asked for, and no more are kept than
 // there is room for.
+// A line of a megabyte takes the screen at most, and one mark says that there is more of it.
+func TestAVeryLongLineIsCut(t *testing.T) {
+	for _, unit := range []string{"x", "日本 ", "a\tb "} {
+		c := NewChanges(&Comments{}, Look{})
+		c.SetFiles(protocol.Changes{Files: []protocol.ChangedFile{{Path: "min.js", Status: protocol.ChangeModified}}})
+		c.SetDiff("min.js", "@@ -1 +1 @@\n-a\n+"+strings.Repeat(unit, 1<<20/len(unit))+"\n", false, "")
+		keys(t, c, "n", "down", "down")
+		lines := strings.Split(ansi.Strip(c.View(80, 24)), "\n")
+		if len(lines) != 24 {
+			t.Errorf("%q: %d lines", unit, len(lines))
+		}
+		for i, line := range lines {
+			if got := ansi.StringWidth(line); got != 80 {
+				t.Errorf("%q: line %d has %d cells: %s", unit, i, got, line)
+			}
+		}
+		if got := strings.Count(strings.Join(lines, "\n"), "…"); got != 1 {
+			t.Errorf("%q: %d marks:\n%s", unit, got, strings.Join(lines, "\n"))
+		}
+	}
+}
+
 func TestAThousandFilesAreBounded(t *testing.T) {
 	c := NewChanges(&Comments{}, Look{})
 	var all protocol.Changes

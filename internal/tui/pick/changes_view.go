@@ -110,7 +110,7 @@ func (c *Changes) draw(i int, room pane) []string {
 	var lines []string
 	for n, part := range cell.Wrap(text, width) {
 		if n == max(room.height-1, 1) {
-			lines[n-1] = cell.Truncate(lines[n-1], room.width-1) + "…"
+			lines[n-1] = cell.Truncate(lines[n-1]+" …", room.width)
 			break
 		}
 		switch {
@@ -247,19 +247,23 @@ func (c *Changes) info() string {
 
 // foot is what has just been said, or what the keys do.
 func (c *Changes) foot(width int) string {
-	r, _ := c.row()
+	r, ok := c.row()
+	comment := "comment"
+	if about := c.about(r); ok && about != "" {
+		comment += " on " + about
+	}
 	switch {
 	case c.notice != "":
 		return c.look.Theme.Warn.Render(cell.Truncate(cell.Line(c.notice, maxTitle), width))
 	case c.comments.draft != nil:
-		return c.look.hints(width, "enter", "keeps the comment", "esc", "leaves it")
+		return c.look.hints(width, "enter", "keeps the comment", "esc", "drops it", "s", "sends it then")
 	case r.kind == commentRow:
-		return c.look.hints(width, "c", "edit", "d", "remove", "s", "send all", "f", "as follow-up", "esc", "leave")
+		return c.look.hints(width, "c", "edit", "d", "remove", "s", "send all", "f", "follow-up", "esc", "leave")
 	case c.comments.Len() > 0:
-		return c.look.hints(width, "c", "comment", "s", "send "+c.comments.count(), "f", "as follow-up", "n, p", "hunk",
+		return c.look.hints(width, "c", comment, "s", "send "+c.comments.count(), "f", "follow-up", "n, p", "hunk",
 			"esc", "leave")
 	}
-	return c.look.hints(width, "enter", "open", "n, p", "hunk", "c", "comment", "r", "read again", "esc", "leave")
+	return c.look.hints(width, "enter", "open", "n, p", "hunk", "c", comment, "r", "read again", "esc", "leave")
 }
 
 // Cursor is where in the last View the terminal's cursor belongs: in the comment that is

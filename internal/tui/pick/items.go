@@ -42,7 +42,8 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 			Detail: strings.Join(details(s, titles, now, home), "\t"), Search: sessionSearch(s.SessionID, found),
 		}
 		if k.below > 0 {
-			item.Title += " · " + format.Count(k.below, "child session")
+			item.With = format.Count(k.below, "child session")
+			item.Title += " · " + item.With
 		}
 		items = append(items, item)
 	}

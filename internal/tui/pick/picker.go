@@ -22,6 +22,7 @@ type Item struct {
 	Note    bool   // it says something among the others, and cannot be chosen
 	Branch  string // lines of a tree before the title, where nothing is filtered
 	Folded  bool   // it is only there for a filter to find
+	With    string // what is deleted with it, at the end of Title; may be empty
 }
 
 // Bounds of what is kept and drawn of an item.

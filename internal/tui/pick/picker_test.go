@@ -142,6 +142,19 @@ func TestPickerTakesAPaste(t *testing.T) {
 	}
 }
 
+// The question says what goes with a session, whatever room there is (found by a trial).
+func TestAQuestionTellsOfChildSessions(t *testing.T) {
+	list := family(3)
+	list[0].Title = strings.Repeat("a long title ", 20)
+	p := New("Sessions", Sessions(list, nil, now, ""), Deletes("session"))
+	keys(t, p, "ctrl+d")
+	for _, width := range []int{40, 80} {
+		if view := cell.Sanitize(p.View(width, 24)); !strings.Contains(view, " and its 4 child sessions? y/n") {
+			t.Errorf("in %d columns:\n%s", width, view)
+		}
+	}
+}
+
 func TestPickerDeletesOnlyWhenAsked(t *testing.T) {
 	p := sessionPicker()
 	for _, no := range []string{"n", "enter", "esc", "d", "down"} {

@@ -171,13 +171,16 @@ func (p *Picker) prompt() string {
 
 func (p *Picker) filterLine(width int) string {
 	if p.deleting {
-		title := p.entries[p.shown[p.list.cursor]].Title
-		const ask = "? y/n"
+		e := p.entries[p.shown[p.list.cursor]]
+		title, ask := e.Title, "? y/n"
+		if e.With != "" { // that is told, whatever room there is
+			title, ask = strings.TrimSuffix(title, " · "+e.With), " and its "+e.With+ask
+		}
 		question := "Delete " + p.deletes + " " + title
 		if width < 30 {
 			question = "Delete " + title
 		}
-		return p.look.Theme.Warn.Render(cell.Truncate(question, width-len(ask)) + ask)
+		return p.look.Theme.Warn.Render(cell.Truncate(question, max(width-len(ask), 0)) + ask)
 	}
 	prompt := p.prompt()
 	text, _ := p.filter.view(width - len(prompt))

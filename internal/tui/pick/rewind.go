@@ -132,7 +132,7 @@ func (r *Rewind) choose(what string) (Choice, bool) {
 			r.notice = "what it does to the files is not known yet"
 			return Choice{}, false
 		case len(ids)-1 < len(r.conflicts()):
-			r.notice = "nothing is done while there are conflicts; Space on one takes that file back all the same"
+			r.notice = "nothing is done while there are conflicts; Space marks one to be taken back"
 			return Choice{}, false
 		}
 	}
@@ -229,7 +229,7 @@ func (r *Rewind) info() string {
 	if r.plan == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%d to write", len(r.plan.Files))
+	text := fmt.Sprintf("%d to change", len(r.plan.Files))
 	if n := len(r.plan.Conflicts); n > 0 {
 		text += fmt.Sprintf(" · %d in conflict", n)
 	}

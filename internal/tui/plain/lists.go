@@ -31,7 +31,7 @@ func (p *plain) list(show any) {
 		}
 		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
 	case slash.AgentList:
-		p.items(pick.Agents(list.Agents), "/agent NAME begins a session that one makes")
+		p.items(pick.Agents(list.Agents), "/agent NAME has one make the turns")
 	case slash.NamedList:
 		p.items(pick.Named(list.Agents), "/as NAME TEXT sends a text as one")
 	case slash.OptionList:

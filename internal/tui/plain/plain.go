@@ -385,6 +385,18 @@ func (p *plain) markRead() {
 	})
 }
 
+// instead says what to do where the screen has a command.
+var instead = map[string]string{
+	"copy":   "copy with the terminal",
+	"diff":   "nous diff prints the changes",
+	"do":     "a text has the plan done",
+	"edit":   "/leaf ENTRY goes back to an entry of /tree, and a text goes on from there",
+	"find":   "/search TEXT looks in all sessions",
+	"plan":   "/as plan TEXT has a plan made, and a text has it done",
+	"rewind": "nous rewind takes back, and nous rewind --undo undoes that",
+	"setup":  "nous setup asks for a model and its key",
+}
+
 // typed does what a line says.
 func (p *plain) typed(text string) {
 	if strings.TrimSpace(text) == "" {
@@ -394,6 +406,8 @@ func (p *plain) typed(text string) {
 	switch {
 	case err != nil:
 		p.sayf("error: %s", err)
+	case cmd != nil && cmd.Screen:
+		p.sayf("the plain mode has no /%s: %s", cmd.Name, instead[cmd.Name])
 	case cmd != nil && cmd.Local:
 		p.apply(cmd.Run(p.jobs.Ctx, p.place(), rest))
 	case p.offline && p.opts.Host != "" && !p.noDaemon:
@@ -475,8 +489,6 @@ func (p *plain) apply(o slash.Outcome) {
 		p.help()
 	case o.Board:
 		p.do("board", slash.ListBoard)
-	case o.Find != nil:
-		p.sayf("the plain mode does not search what was printed; /search TEXT looks in all sessions")
 	case o.Palette:
 		p.sayf("/help lists the commands")
 	case o.Theme != "":
@@ -485,8 +497,6 @@ func (p *plain) apply(o slash.Outcome) {
 		p.sayf("the plain mode leaves the mouse to the terminal")
 	case o.Start:
 		p.startDaemon()
-	case o.Plan != nil, o.DoPlan:
-		p.sayf("plan mode is the screen's: here /as plan TEXT has a plan made, and a text has it done")
 	case o.Images != nil:
 		p.images = slash.Attached(p.images, o.Images)
 	case o.Quit:

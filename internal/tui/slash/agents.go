@@ -27,8 +27,9 @@ type ValueList struct {
 	Option protocol.AgentOption
 }
 
-// NewOfAgent begins a session that an agent makes, or asks for a choice among them.
-func NewOfAgent(ctx context.Context, p Place, name string) Outcome {
+// ChooseAgent has an agent make the turns of the session that is shown as long as nothing was said there, else those of
+// a new one, or asks for a choice among the agents.
+func ChooseAgent(ctx context.Context, p Place, name string) Outcome {
 	r, err := Ask(ctx, p, protocol.ListAgents, protocol.ListAgentsParams{})
 	if err != nil {
 		return Failed(Explain(err, "to have other agents make a session's turns"))
@@ -45,6 +46,14 @@ func NewOfAgent(ctx context.Context, p Place, name string) Outcome {
 			info = fmt.Sprintf("%s may not be signed in; in a shell, this signs in: %s", a.Name, a.SignIn)
 		}
 	}
+	_, err = Ask(ctx, p, protocol.SetAgent, protocol.SetAgentParams{Scope: p.Scope(), Agent: name})
+	if err == nil {
+		return following(p.State.SessionID, "%s", info)
+	}
+	var refused *protocol.Error
+	if !errors.As(err, &refused) || !slices.Contains(elsewhere, refused.Reason()) {
+		return Failed(withoutField(err, "agent: "))
+	}
 	made, err := Ask(ctx, p, protocol.NewSession, protocol.NewSessionParams{
 		Agent: name, Workdir: p.State.Workdir, Activate: new(bool),
 	})
@@ -53,6 +62,10 @@ func NewOfAgent(ctx context.Context, p Place, name string) Outcome {
 	}
 	return following(made.SessionID, "%s", info)
 }
+
+// elsewhere are the refusals after which another agent makes the turns of a new session: something was said in the one
+// that is shown, or an older daemon does not know the command.
+var elsewhere = []protocol.Reason{protocol.SessionBegun, protocol.UnknownCommand}
 
 // withOwn are the agents behind the daemon's own loop, which is the default if none of them is;
 // first those that are there.

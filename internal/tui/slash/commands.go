@@ -36,8 +36,8 @@ type Command struct {
 var Commands = []Command{
 	{Name: "new", Args: "[TITLE]", About: "begin a session", Moves: true, Run: newSession},
 	{
-		Name: "agent", Args: "[NAME]", About: "begin a session whose turns another agent makes: claude, codex, …",
-		Takes: "agent", Moves: true, Run: NewOfAgent,
+		Name: "agent", Args: "[NAME]", About: "have another agent make the turns, in a new session where this one has begun",
+		Takes: "agent", Moves: true, Run: ChooseAgent,
 	},
 	{
 		Name: "options", Args: "[NAME [VALUE]]", About: "what the agent of this session lets you choose: its mode, say",

@@ -69,11 +69,15 @@ func Rewind(ctx context.Context, p Place, to RewindTo, what protocol.RewindWhat,
 		return Outcome{Show: to}
 	}
 	var done string
-	switch files := format.Count(len(r.Files), "file"); what {
-	case protocol.RewindFiles:
-		done = files + " taken back"
-	case protocol.RewindConversation:
+	switch files := format.Count(len(r.Files), "file"); {
+	case what == protocol.RewindConversation:
 		done = "conversation taken back"
+	case what == protocol.RewindFiles && len(r.Files) == 0:
+		return rewound(r, "no file had to be changed")
+	case what == protocol.RewindFiles:
+		done = files + " taken back"
+	case len(r.Files) == 0:
+		done = "conversation taken back; no file had to be changed"
 	default:
 		done = "conversation and " + files + " taken back"
 	}
@@ -89,7 +93,11 @@ func UndoRewind(ctx context.Context, p Place, force []string) Outcome {
 	case len(r.Conflicts) > 0:
 		return Outcome{Show: RewindUndo{r}}
 	}
-	return rewound(r, "the rewind is undone: "+format.Count(len(r.Files), "file")+" put back")
+	done := "the rewind is undone; no file had to be changed"
+	if len(r.Files) > 0 {
+		done = "the rewind is undone: " + format.Count(len(r.Files), "file") + " put back"
+	}
+	return rewound(r, done)
 }
 
 // rewound shows the session as it is now.

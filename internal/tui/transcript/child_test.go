@@ -114,7 +114,10 @@ func TestAReportNamesItsChild(t *testing.T) {
 		tr := fresh(look)
 		tr.Apply(protocol.AgentStart{Ref: here}, noon)
 		tr.Apply(protocol.TurnStart{Ref: here, Kind: protocol.KindPrompt}, noon)
-		tr.Apply(protocol.MessageStart{Ref: here, MessageID: "m1", Role: "user", Text: text}, noon)
+		tr.Apply(protocol.MessageStart{Ref: here, MessageID: "m1", Role: "user", Text: text, Child: &protocol.ChildRun{
+			SessionID: "ses-0a1b", RunID: "run-0c2d",
+		}}, noon)
+		tr.Apply(protocol.MessageEnd{Ref: here, MessageID: "m1", Role: "user", Text: text}, noon)
 		got := ansi.Strip(viewed(tr))
 		for _, want := range []string{`Measure "it"`, "completed", "It has 4 GiB.", "files changed: a.txt"} {
 			if !strings.Contains(got, want) {
@@ -133,8 +136,8 @@ func TestAReportNamesItsChild(t *testing.T) {
 		}
 	}
 	tr := fresh(Look{Width: 80})
-	apply(tr, said("m1", "user", "[ses-0a1b@run-0c2d: words of a person")...)
-	if got := viewed(tr); !strings.Contains(got, "words of a person") || tr.FocusChildAt(0) {
+	apply(tr, said("m1", "user", text)...) // a person's words, which look the same
+	if got := viewed(tr); !strings.Contains(got, "[session_id ses-0a1b") || tr.FocusChildAt(0) {
 		t.Errorf("got\n%s", got)
 	}
 }

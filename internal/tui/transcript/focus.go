@@ -159,13 +159,16 @@ func (t *Transcript) Focused() string {
 	return harmless(out.String())
 }
 
-// FocusedSaid is the id of the message in focus, if the user has said it, else "".
+// FocusedSaid is the id of the user's message in focus, or of the one that what is in focus came of; "" without a
+// focus, or above all messages.
 func (t *Transcript) FocusedSaid() string {
-	if t.focus == nil || t.focus.Kind != conversation.User {
-		return ""
+	for i := t.index(t.focus); i >= 0; i-- {
+		if b := t.blocks[i]; b.Kind == conversation.User {
+			id, _ := strings.CutPrefix(b.Key, "m:")
+			return id
+		}
 	}
-	id, _ := strings.CutPrefix(t.focus.Key, "m:")
-	return id
+	return ""
 }
 
 // LastAnswer is what the model said last, "" where it has said nothing.

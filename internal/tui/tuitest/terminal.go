@@ -40,6 +40,8 @@ type Terminal struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	master *os.File
+	began  time.Time
+	took   time.Duration // how long the program lived; once it has ended
 	drawn  chan struct{} // cap 1: the screen changed, or the program ended
 	ended  chan struct{} // the program's, after everything it wrote was read
 
@@ -73,13 +75,14 @@ func Start(t testing.TB, cmd *exec.Cmd, cols, rows int, light bool) *Terminal {
 		t.Fatal(err)
 	}
 	term := &Terminal{
-		t: t, cmd: cmd, master: master,
+		t: t, cmd: cmd, master: master, began: time.Now(),
 		drawn: make(chan struct{}, 1), ended: make(chan struct{}), screen: newScreen(cols, rows, light),
 	}
 	var reading sync.WaitGroup
 	reading.Go(term.read)
 	go func() { // ends with the program
 		_ = cmd.Wait()
+		term.took = time.Since(term.began)
 		reading.Wait()
 		close(term.ended)
 		term.changed()
@@ -145,13 +148,22 @@ func (t *Terminal) WaitFor(what string, wanted func(screen string) bool) {
 		case <-again.C:
 		case <-t.ended:
 			if !wanted(t.Screen()) {
-				t.t.Fatalf("the program ended; the screen has no %s:\n%s", what, t.Screen())
+				t.t.Fatalf("%s; the screen has no %s:\n%s", t.end(), what, t.Screen())
 			}
 			return
 		case <-timeout.C:
 			t.t.Fatalf("after %s the screen has no %s:\n%s", patience, what, screen)
 		}
 	}
+}
+
+// end says how the program has ended, and what it wrote last, as it was written: what it says to standard error as it
+// ends is on a screen that it may have left.
+func (t *Terminal) end() string {
+	const most = 2000 // bytes
+	out := t.Output()
+	return fmt.Sprintf("the program, process %d, ended after %s: %s; of the %d bytes that it wrote the last are %q",
+		t.PID(), t.took.Round(time.Millisecond), t.cmd.ProcessState, len(out), out[max(0, len(out)-most):])
 }
 
 // Wait waits until all the texts are on the screen, each within one line.
