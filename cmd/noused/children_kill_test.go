@@ -246,17 +246,19 @@ func (d *daemon) untilAtRest(root string, messages int) {
 	}
 }
 
+// atRest reports that no session runs and that the root has had so many messages of children. A message is there from
+// when its run begins on, so it is looked for first: between the end of a child and that run nothing runs.
 func (d *daemon) atRest(root string, messages int) bool {
 	d.t.Helper()
 	c := d.dial()
 	defer func() { _ = c.Close() }()
-	st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{
+	all, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{
 		Scope: protocol.Scope{SessionID: root},
 	})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	all, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{
+	st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{
 		Scope: protocol.Scope{SessionID: root},
 	})
 	if err != nil {

@@ -44,16 +44,16 @@ func TestAnAgentThatEndsSlowlyHoldsUpNoOtherSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := f.session()
-	evicted := make(chan struct{})
-	go func() {
-		f.evict(time.Now().Add(time.Hour))
-		close(evicted)
-	}()
-	<-evicted
 	state := func(id string) error {
 		_, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 		return err
 	}
+	for _, id := range []string{plain, r.SessionID} { // until each has looked whether there is a run to resume
+		if err := state(id); err != nil {
+			t.Error(err)
+		}
+	}
+	f.evict(time.Now().Add(time.Hour))
 	if err := state(plain); err != nil {
 		t.Error(err)
 	}
@@ -62,6 +62,7 @@ func TestAnAgentThatEndsSlowlyHoldsUpNoOtherSession(t *testing.T) {
 	select {
 	case err := <-asked:
 		t.Errorf("the session is opened while its agent still ends: %v", err)
+		asked <- err
 	default:
 	}
 	close(agents.end)
