@@ -173,6 +173,7 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 	halt := d.stop // nil once it was heard
 	for vain := 0; ; {
 		end, err := h.watchChild(ctx, d, nil)
+		h.countUnopened(ctx, d, err)
 		d.see()
 		if errors.Is(err, errNotBegun) {
 			end, err = h.beginChild(ctx, parent, d)

@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -174,4 +175,28 @@ func (h *Hub) findRoot(ctx context.Context, root, id string) (above string, err 
 		h.env.forest.ended(root, root, *end)
 	}
 	return above, err
+}
+
+// countUnopened counts what the journal of a child's session says that its run has used, where the session cannot be
+// opened just now. Nobody may have looked at it yet: its parent asks its model meanwhile.
+func (h *Hub) countUnopened(ctx context.Context, d *delegate, why error) {
+	select {
+	case <-d.seen:
+		return
+	default:
+	}
+	if why == nil || errors.Is(why, errNotBegun) || !h.env.Store.Exists(d.child.ChildID) {
+		return
+	}
+	s, err := h.env.Store.Peek(ctx, d.child.ChildID)
+	if err != nil {
+		return
+	}
+	if run := s.Run; run != nil && run.ID == d.child.ChildRunID {
+		end := childEnd{usage: run.Usage, counted: run.Counted()}
+		end.below, end.children = run.Below()
+		h.env.forest.ended(d.birth.root, run.ID, end)
+	} else if ended, ok := s.Ended(d.child.ChildRunID); ok && !d.child.Ended {
+		h.env.forest.ended(d.birth.root, d.child.ChildRunID, childEndOf(ended.RunEnded, ended.Usage))
+	}
 }

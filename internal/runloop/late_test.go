@@ -122,6 +122,44 @@ func TestARootThatIsOverIsCountedAfterARestart(t *testing.T) {
 	}
 }
 
+// What a child in the background has used counts after a restart before its parent goes on, also where its session
+// cannot be opened just then (found by the simulator).
+func TestAChildThatCannotBeOpenedCountsAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk, hangs := &lockable{}, hangsIn(make(chan struct{}))
+		f := newFamily(t, disk, dir, offline.Model{}, hangs, newHearing(), nil)
+		id := f.session()
+		a, err := f.start(id, agentCall(`{"background":true,"prompt":"!t.x\\n!t.x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		child, err := query(t.Context(), f.Hub, id, func(m *machine) (session.Child, error) { return m.s.Background[0], nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := func() (sum model.Usage) {
+			f.env.forest.use(a.RunID, func(t *tree) {
+				if u := t.uses[child.ChildRunID]; u != nil {
+					sum = u.used
+				}
+			})
+			return sum
+		}
+		before := used()
+		f.stop()
+		disk.but.Store(&id)
+		f = newFamily(t, disk, dir, offline.Model{}, hangs, newHearing(), nil)
+		<-f.takenUp
+		if after := used(); after != before || after == (model.Usage{}) {
+			t.Errorf("it has used %+v, and %+v before the restart", after, before)
+		}
+		disk.but.Store(nil)
+		f.stop()
+	})
+}
+
 // So it does where its journal cannot be read just then, and nothing else has failed: it was looked for again only
 // where a session had failed, too.
 func TestARootThatCannotBeReadIsCountedLater(t *testing.T) {
