@@ -160,6 +160,13 @@ export interface CallToolParams {
   token?: string;
 }
 
+export interface ChangesChildren {
+  /** how many files its own changes have */
+  files: number;
+  session_id: string;
+  title: string;
+}
+
 export interface ChangesFiles {
   /** lines */
   added: number;
@@ -183,6 +190,8 @@ export interface ChangesMissing {
 }
 
 export interface Changes {
+  /** child sessions, and theirs, that have changed files; at most 100 */
+  children?: Array<ChangesChildren>;
   /** as git diff prints it, at most 1 MiB */
   diff?: string;
   /** by path */

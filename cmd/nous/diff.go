@@ -35,7 +35,8 @@ folder where there is no git.
 
 Files of more than 10 MiB are not kept: they are named, and their changes are not shown.
 What changes inside a submodule, or another repository in the folder, is not recorded.
-What a child session has changed is its own: nous --session CHILD diff shows it.
+What a child session has changed is its own: which ones have is named below the diff,
+and in a pipe on standard error; nous --session CHILD diff shows it.
 
 nous show MESSAGE tells the run of a message, and nous tree has the messages.`,
 		Example: `  nous diff --stat
@@ -101,12 +102,15 @@ func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []str
 	if err != nil {
 		return err
 	}
+	if len(paths) > 0 { // children are named beside all of it
+		all.Children = nil
+	}
 	if a.JSON || stat {
 		return a.diffStat(all, files)
 	}
 	defer a.noteChanges(all, files)
 	if p.Diff && !all.Truncated && all.Diff != nil {
-		return a.page(*all.Diff)
+		return a.page(*all.Diff, childChanges(all))
 	}
 	var text strings.Builder // file by file: together they are too long for one reply
 	cut := false
@@ -127,7 +131,7 @@ func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []str
 			cut = true
 		}
 	}
-	if err := a.page(text.String()); err != nil || !cut {
+	if err := a.page(text.String(), childChanges(all)); err != nil || !cut {
 		return err
 	}
 	return &quietExit{exitFailed}
@@ -198,6 +202,9 @@ func (a *app) diffStat(all protocol.Changes, files []protocol.ChangedFile) error
 		a.Table([]string{"FILE", "", "LINES", ""}, rows)
 		a.Println(fmt.Sprintf("%s +%d −%d", plural(len(files), "file"), added, removed))
 	}
+	for _, line := range childChanges(all) {
+		a.Println(line)
+	}
 	a.noteMissing(all)
 	return nil
 }
@@ -219,11 +226,37 @@ func (a *app) noteChanges(all protocol.Changes, files []protocol.ChangedFile) {
 			a.Notef("%s: part of the change may be somebody else's; git apply -R takes that back, too", f.Path)
 		}
 	}
+	if !a.OutStyle.Terminal { // a diff that git takes has no room for them
+		for _, line := range childChanges(all) {
+			a.Notef("%s", line)
+		}
+	}
 	a.noteMissing(all)
 }
 
-func (a *app) noteMissing(all protocol.Changes) {
+// childChanges are lines that say which child sessions have changed files, and how to see what; none where none has.
+func childChanges(all protocol.Changes) []string {
+	if len(all.Children) == 0 {
+		return nil
+	}
+	head := "child sessions have changed files, too:"
 	if len(all.Files) == 0 && len(all.Missing) == 0 {
+		head = "nothing was changed by the session itself; its child sessions have changed files:"
+	}
+	return append([]string{head}, ofChildren(all.Children, "diff")...)
+}
+
+// ofChildren are lines with the command that does something about what each of them has changed.
+func ofChildren(children []protocol.ChangedChild, does string) (lines []string) {
+	for _, c := range children {
+		lines = append(lines, fmt.Sprintf("nous --session %s %s  # %s: %s", plain.Tail(c.SessionID), does,
+			plain.OneLine(c.Title, plain.LineWidth), plural(c.Files, "file")))
+	}
+	return lines
+}
+
+func (a *app) noteMissing(all protocol.Changes) {
+	if len(all.Files) == 0 && len(all.Missing) == 0 && len(all.Children) == 0 {
 		a.Notef("nothing was changed by the session itself")
 	}
 	for _, m := range all.Missing {
@@ -231,8 +264,8 @@ func (a *app) noteMissing(all protocol.Changes) {
 	}
 }
 
-// page shows a diff on a terminal, through a pager, or writes it as it is.
-func (a *app) page(text string) error {
+// page shows a diff on a terminal, through a pager and with lines below it, or writes it as it is.
+func (a *app) page(text string, below []string) error {
 	if !a.OutStyle.Terminal {
 		_, err := io.WriteString(a.out, text)
 		return err
@@ -240,6 +273,12 @@ func (a *app) page(text string) error {
 	var shown strings.Builder
 	for line := range strings.Lines(text) {
 		shown.WriteString(a.OutStyle.Paint(lookOf(line), plaintext.Text(strings.TrimRight(line, "\n"))) + "\n")
+	}
+	if text != "" && len(below) > 0 {
+		shown.WriteString("\n")
+	}
+	for _, line := range below {
+		shown.WriteString(line + "\n")
 	}
 	pager := os.Getenv("PAGER")
 	if pager == "" {

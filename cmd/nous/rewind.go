@@ -34,7 +34,8 @@ conversation: nous tree shows it.
 Only what the session's turns have changed is taken back, byte for byte, shell commands
 and all. Where a file has changed since, nothing at all is done, and the file is
 listed; --force takes it back all the same, and goes with a file in conflict alone. What
-a child session has changed stays: nous --session CHILD rewind takes that back.
+a child session has changed stays, and is named: nous --session CHILD rewind takes that
+back.
 
 --undo puts back what the latest rewind took back, or the one with the id given.`,
 		Example: `  nous rewind --dry-run
@@ -108,7 +109,24 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 	if !r.files || len(done.Files) > 0 {
 		did = append(did, "nous rewind --undo puts it back")
 	}
-	return a.endRewind(done, r, strings.Join(did, "; "))
+	if err := a.endRewind(done, r, strings.Join(did, "; ")); err != nil || r.talk {
+		return err
+	}
+	a.noteStays(ctx, scope, to)
+	return nil
+}
+
+// noteStays says what child sessions have changed since a message: a rewind leaves that.
+func (a *app) noteStays(ctx context.Context, scope protocol.Scope, since string) {
+	p := protocol.GetChangesParams{Scope: scope, From: since}
+	all, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, p)
+	if err != nil || len(all.Children) == 0 { // the rewind is done all the same
+		return
+	}
+	a.Notef("what child sessions have changed stays:")
+	for _, line := range ofChildren(all.Children, "rewind") {
+		a.Notef("%s", line)
+	}
 }
 
 // checkForce refuses a path to force that is not in conflict: it may be misspelt.

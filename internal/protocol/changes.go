@@ -29,6 +29,8 @@ type Changes struct {
 	Diff      *string       `json:"diff,omitzero" doc:"as git diff prints it, at most 1 MiB"`
 	Truncated bool          `json:"truncated,omitzero" doc:"diff lacks some of it: ask for one file"`
 	Missing   []MissingTurn `json:"missing,omitzero" doc:"turns whose changes are not known"`
+
+	Children []ChangedChild `json:"children,omitzero" doc:"child sessions, and theirs, that have changed files; at most 100"`
 }
 
 // ChangedFile says how a file has changed. Paths are relative to the repository's top, or to the
@@ -43,6 +45,14 @@ type ChangedFile struct {
 	Binary  bool   `json:"binary"`
 	Shared  bool   `json:"shared,omitzero" doc:"somebody else may have made the change, or a part of it"`
 	LeftOut bool   `json:"left_out,omitzero" doc:"its content is not kept: it cannot be shown, or taken back"`
+}
+
+// ChangedChild is a child session, or one of its own children, that has changed files. They are
+// no files of its parent's changes: its own have them.
+type ChangedChild struct {
+	SessionID string `json:"session_id"`
+	Title     string `json:"title"`
+	Files     int    `json:"files" doc:"how many files its own changes have"`
 }
 
 // MissingTurn is a turn whose changes are not known, and why.

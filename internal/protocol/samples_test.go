@@ -177,7 +177,8 @@ func sampleReplies() []Reply {
 			Files: []ChangedFile{{
 				Path: "b", Status: "renamed", OldPath: "a", Added: 1, Removed: 2, Binary: true, Shared: true, LeftOut: true,
 			}},
-			Missing: []MissingTurn{{RunID: "run-1", TurnID: "2", Why: "it took too long"}},
+			Missing:  []MissingTurn{{RunID: "run-1", TurnID: "2", Why: "it took too long"}},
+			Children: []ChangedChild{{SessionID: "ses-2", Title: "fix it", Files: 3}},
 		},
 		Rewound{
 			SessionID: "ses-1", RewindID: "rew-1", Files: []RewoundFile{{Path: "a", Action: "restore"}},

@@ -342,11 +342,6 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 		return out, noChanges()
 	}
 	v, err := h.changesOf(ctx, p)
-	if err == nil && v.late {
-		if err = h.awaitRecord(ctx, v.id); err == nil {
-			v, err = h.changesOf(ctx, p)
-		}
-	}
 	if err != nil {
 		return out, err
 	}
@@ -366,23 +361,83 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	if out.Folder, out.Truncated = rep.Folder, rep.Truncated; p.Diff {
 		out.Diff = &rep.Diff
 	}
+	if p.Path == "" {
+		out.Children = h.changedChildren(ctx, v.children, v.runs)
+	}
 	return out, nil
+}
+
+// maxChangedChildren is how many children are named that have changed files.
+const maxChangedChildren = 100
+
+// changedChildren are those of some children, and of theirs, that have changed files: each below its parent, in the
+// order in which they were made. With runs, of the given ones only those that a call of these has made. One that
+// cannot be read is left out.
+func (h *Hub) changedChildren(ctx context.Context, ids []string, runs map[string]bool) (out []protocol.ChangedChild) {
+	if runs != nil {
+		ids = slices.DeleteFunc(ids, func(id string) bool {
+			info, err := h.sessionInfo(ctx, id)
+			return err != nil || info.Parent == nil || !runs[info.Parent.RunID]
+		})
+	}
+	seen := map[string]bool{} // a journal may say anything
+	for len(ids) > 0 && len(out) < maxChangedChildren && ctx.Err() == nil {
+		id := ids[0]
+		ids = ids[1:]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		v, err := h.changesOf(ctx, protocol.GetChangesParams{Scope: protocol.Scope{SessionID: id}})
+		if err != nil {
+			continue
+		}
+		ids = slices.Concat(v.children, ids)
+		if !slices.ContainsFunc(v.steps, func(s session.Step) bool { return s.Changes != "" }) {
+			continue
+		}
+		rep, err := h.env.Changes.Show(ctx, id, v.workdir, stepsOf(v.steps), "", false)
+		if err == nil && len(rep.Files) > 0 {
+			out = append(out, protocol.ChangedChild{SessionID: id, Title: v.title, Files: len(rep.Files)})
+		}
+	}
+	return out
 }
 
 // changesView is what has to be known of a session to tell what it has changed.
 type changesView struct {
-	id, workdir string
-	steps       []session.Step
-	late        bool // the latest is still being recorded
+	id, title, workdir string
+	steps              []session.Step
+	late               bool // the latest is still being recorded
+	children           []string
+	runs               map[string]bool // that are asked for; nil: all
 }
 
+// changesOf waits for the record of a turn that has ended.
 func (h *Hub) changesOf(ctx context.Context, p protocol.GetChangesParams) (changesView, error) {
+	v, err := h.viewChanges(ctx, p)
+	if err == nil && v.late {
+		if err = h.awaitRecord(ctx, v.id); err == nil {
+			v, err = h.viewChanges(ctx, p)
+		}
+	}
+	return v, err
+}
+
+func (h *Hub) viewChanges(ctx context.Context, p protocol.GetChangesParams) (changesView, error) {
 	return readSession(ctx, h, p.SessionID, func(m *machine) (changesView, error) {
 		steps, err := m.s.StepsOf(p.From, p.To)
 		if err != nil {
 			return changesView{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
 		}
-		return changesView{m.s.ID, m.workdir(), slices.Clone(steps), m.late.gen != 0}, nil
+		v := changesView{
+			id: m.s.ID, title: m.s.Title, workdir: m.workdir(), steps: slices.Clone(steps), late: m.late.gen != 0,
+			children: slices.Clone(m.s.Children),
+		}
+		if p.From != "" || p.To != "" {
+			v.runs = m.s.RunsOf(p.From, p.To)
+		}
+		return v, nil
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
+	"noused/internal/session"
 )
 
 // playedFolder is a session's folder and its recorder, which a kill leaves as they are. The
@@ -377,4 +378,80 @@ func TestAStopWaitsForASlowRecordAWhile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a session's children have changed, and theirs, is named beside its own changes: of all runs, or of those that
+// are asked for. Who has changed nothing, or cannot be read, is not named.
+func TestTheChangesOfChildrenAreNamed(t *testing.T) {
+	r := &slowRecorder{}
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(),
+		func(o *Options) { o.Changes = r })
+	id := f.session()
+	named := func(p protocol.GetChangesParams) string {
+		t.Helper()
+		p.SessionID = id
+		all, err := answered(f.getChanges(nous, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, c := range all.Children {
+			said = append(said, fmt.Sprintf("%s: %d", c.Title, c.Files))
+		}
+		return strings.Join(said, ", ")
+	}
+	f.ask(id, "go\n!t.x")
+	if got := named(protocol.GetChangesParams{}); got != "" {
+		t.Errorf("of a session without children: got %q", got)
+	}
+	inner := `!agent {\"description\":\"inner\",\"prompt\":\"!t.x\"}`
+	f.ask(id, agentCall(`{"description":"outer","prompt":"`+inner+`"}`)+"\n"+
+		agentCall(`{"description":"reader","prompt":"hello"}`))
+	first := f.lastRun(id)
+	f.ask(id, agentCall(`{"description":"other","prompt":"!t.x"}`))
+	second := f.lastRun(id)
+	for _, test := range []struct {
+		p    protocol.GetChangesParams
+		want string
+	}{
+		{protocol.GetChangesParams{}, "inner: 1, other: 1"},
+		{protocol.GetChangesParams{Path: "a"}, ""},
+		{protocol.GetChangesParams{From: first, To: first}, "inner: 1"},
+		{protocol.GetChangesParams{From: second}, "other: 1"},
+		{protocol.GetChangesParams{To: f.firstMessage(id)}, ""},
+	} {
+		if got := named(test.p); got != test.want {
+			t.Errorf("%+v: got %q, want %q", test.p, got, test.want)
+		}
+	}
+	children, err := f.childrenOf(context.Background(), id)
+	if err != nil || len(children) != 3 {
+		t.Fatalf("children: %v, %v", children, err)
+	}
+	f.ask(children[2], "!t.x") // of its own, and of its other run
+	if got := named(protocol.GetChangesParams{}); got != "inner: 1, other: 2" {
+		t.Errorf("then: got %q", got)
+	}
+	outer := protocol.DeleteSessionParams{SessionID: children[0], Children: true}
+	if _, err := f.deleteSession(context.Background(), outer); err != nil {
+		t.Fatal(err)
+	}
+	if got := named(protocol.GetChangesParams{}); got != "other: 2" {
+		t.Errorf("once a child is deleted: got %q", got)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
+// lastRun is the session's latest run.
+func (f *fixture) lastRun(id string) string {
+	f.t.Helper()
+	run, err := readSession(context.Background(), f.Hub, id, func(m *machine) (string, error) {
+		return m.s.LastRun.RunID, nil
+	})
+	if err != nil || run == "" {
+		f.t.Fatalf("the last run is %q, %v", run, err)
+	}
+	return run
 }

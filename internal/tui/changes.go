@@ -50,11 +50,14 @@ func (m *model) openChanges() {
 	}
 	ask("")
 	m.open(&overlay{box: box, changes: box, askChanges: ask, chosen: func(m *model, c pick.Choice) tea.Cmd {
-		if c.Action == pick.Reload {
+		switch c.Action {
+		case pick.Reload:
 			ask("")
-			return nil
+		case pick.Choose:
+			m.goInto(c.IDs[0], true)
+		default:
+			m.sendComments(p, box, c.Action == pick.Queue)
 		}
-		m.sendComments(p, box, c.Action == pick.Queue)
 		return nil
 	}})
 }

@@ -3,6 +3,7 @@ package tui
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,4 +120,31 @@ func TestEscTwiceOnAMessageRewinds(t *testing.T) {
 	if got := content(t, file); got != "mine\n" {
 		t.Errorf("the file has %q", got)
 	}
+}
+
+// The changes of a session name its child sessions that have changed files, and lead to theirs; Esc leads back.
+func TestTheChangesOfAChildAreNextToItsParents(t *testing.T) {
+	h, _, _ := changes(t)
+	h.write(` !agent {"description":"Write the list","prompt":"!write {\"path\":\"list.txt\",\"content\":\"one\\n\"}"}`)
+	h.press("enter")
+	h.sees("✓ agent  Write the list")
+	h.until("end of the run", func() bool { return !h.running() && len(h.unsent) == 0 })
+	parent := h.state.SessionID
+	list := beside(h, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions
+	child := slices.IndexFunc(list, func(i protocol.SessionInfo) bool { return i.Title == "Write the list" })
+	scope := protocol.Scope{SessionID: list[child].SessionID}
+	if its := beside(h, protocol.GetChanges, protocol.GetChangesParams{Scope: scope}); len(its.Missing) > 0 {
+		t.Skipf("this machine is too slow now to record a folder: %s", its.Missing[0].Why)
+	}
+	h.send(keyF7)
+	h.sees("A made.txt", "child sessions have changed files, too:", "→ Write the list", "1 file")
+	h.press("end")
+	h.sees("❯ → Write the list", "enter its changes")
+	h.press("enter")
+	h.sees("Changes", "A list.txt", "+one", "1 file +1 −0")
+	if h.state.SessionID != scope.SessionID || strings.Contains(h.screen(), "made.txt") {
+		t.Errorf("%s is shown:\n%s", h.state.SessionID, h.screen())
+	}
+	h.press("esc", "esc")
+	h.until("the parent", func() bool { return h.state.SessionID == parent && h.goal == nil && h.over == nil })
 }

@@ -269,12 +269,20 @@ func (m *model) enterChild() (done bool) {
 		m.talk.Notice("info", "this child session was deleted")
 		return true
 	}
+	m.goInto(id, false)
+	return true
+}
+
+// goInto shows a session below the one that is shown, or with changes what that has changed.
+func (m *model) goInto(id string, changes bool) {
 	if len(m.marks) >= maxMarks || m.marks == nil {
 		m.marks = map[string]transcript.Mark{}
 	}
 	m.marks[m.key(m.site, m.state.SessionID)] = m.talk.Mark()
 	m.follow(id)
-	return true
+	if m.changesOf = ""; changes {
+		m.changesOf = id
+	}
 }
 
 // click goes into the child session of the block that is clicked, as Enter does.

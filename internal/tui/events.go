@@ -148,6 +148,11 @@ func (m *model) restore(s follow.Snapshot) {
 	if other && !m.comeBack() {
 		m.talk.End()
 	}
+	if of := m.changesOf; other {
+		if m.changesOf = ""; of == m.state.SessionID && m.over == nil {
+			m.openChanges()
+		}
+	}
 }
 
 // returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run

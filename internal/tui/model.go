@@ -53,6 +53,8 @@ type model struct {
 	marks    map[string]transcript.Mark // of conversations that were left for a child, by key
 	returns  string                     // the one that is come back to
 
+	changesOf string // the session whose changes are shown once it is
+
 	approval  *approvals.Panel // what the session waits for
 	attention attention
 	find      *find // nil: nothing is looked for

@@ -169,6 +169,13 @@ class CallToolParams(TypedDict):
     """of a hosted agent, for its own session"""
 
 
+class ChangesChildren(TypedDict):
+    files: int
+    """how many files its own changes have"""
+    session_id: str
+    title: str
+
+
 class ChangesFiles(TypedDict):
     added: int
     """lines"""
@@ -192,6 +199,8 @@ class ChangesMissing(TypedDict):
 
 
 class Changes(TypedDict):
+    children: NotRequired[list[ChangesChildren]]
+    """child sessions, and theirs, that have changed files; at most 100"""
     diff: NotRequired[str]
     """as git diff prints it, at most 1 MiB"""
     files: list[ChangesFiles]

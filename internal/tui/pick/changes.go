@@ -30,6 +30,7 @@ type Changes struct {
 	folder   string
 	files    []changedFile
 	missing  []protocol.MissingTurn
+	children []protocol.ChangedChild
 	loaded   bool   // the files are known
 	problem  string // why they are not
 	order    []int  // files whose diff is kept, the oldest first
@@ -74,14 +75,15 @@ const (
 	noteRow
 	commentRow
 	draftRow
+	childRow
 )
 
-// changesRow is a row: of a file, and of a line of its diff or of a comment.
+// changesRow is a row: of a file, and of a line of its diff or of a comment, or of a child session.
 type changesRow struct {
 	kind rowKind
 	file int // -1: of none
 	line int // of the diff; -1: of none
-	at   int // of the comments
+	at   int // of the comments, or of the children
 	note string
 }
 
@@ -125,6 +127,7 @@ func (c *Changes) SetFiles(all protocol.Changes) {
 		}
 	}
 	c.folder, c.missing, c.loaded, c.problem, c.seek = all.Folder, all.Missing, true, "", seek{}
+	c.children = all.Children
 	c.layout()
 	if i := slices.IndexFunc(c.files, func(f changedFile) bool { return f.Path == at }); i >= 0 {
 		c.moveTo(changesRow{kind: fileRow, file: i, line: -1})
@@ -201,7 +204,23 @@ func (c *Changes) layout() {
 			note: fmt.Sprintf("what turn %s/%s changed is not known: %s", m.RunID, m.TurnID, m.Why),
 		})
 	}
+	c.layChildren()
 	c.moveTo(on)
+}
+
+// layChildren lists the child sessions that have changed files.
+func (c *Changes) layChildren() {
+	if len(c.children) == 0 {
+		return
+	}
+	head := "child sessions have changed files, too:"
+	if len(c.files) == 0 && len(c.missing) == 0 {
+		head = "child sessions have changed files, the session itself has not:"
+	}
+	c.rows = append(c.rows, changesRow{kind: noteRow, file: -1, line: -1, note: head})
+	for i := range c.children {
+		c.rows = append(c.rows, changesRow{kind: childRow, file: -1, line: -1, at: i})
+	}
 }
 
 // moveTo puts the cursor on a row, or on that of its line, or of its file. It is on what is
@@ -330,7 +349,7 @@ func (c *Changes) row() (r changesRow, ok bool) {
 }
 
 // Update takes a key or a paste. Send and Queue ask for the comments to be sent, Reload for
-// SetFiles.
+// SetFiles, Choose for the changes of a child session.
 func (c *Changes) Update(msg tea.Msg) (Choice, bool) {
 	c.notice, c.seek = "", seek{}
 	if c.comments.draft != nil {
@@ -357,6 +376,9 @@ func (c *Changes) Update(msg tea.Msg) (Choice, bool) {
 	case "d":
 		c.remove()
 	case "enter":
+		if r, ok := c.row(); ok && r.kind == childRow {
+			return Choice{Action: Choose, IDs: []string{c.children[r.at].SessionID}}, true
+		}
 		c.enter()
 	case "right", "l":
 		c.fold(true)

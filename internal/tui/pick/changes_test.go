@@ -27,6 +27,9 @@ func anyChanges(t *rapid.T, l Look) *Changes {
 			Binary: i == 2, LeftOut: i == 3, Shared: i == 4,
 		})
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "children") {
+		all.Children = append(all.Children, protocol.ChangedChild{SessionID: "ses-1", Title: text("title"), Files: 2})
+	}
 	c.SetFiles(all)
 	for _, f := range all.Files {
 		diff := "@@ -1,2 +1,2 @@ " + oneLine(text("head")) + "\n " + oneLine(text("same")) + "\n-" + oneLine(text("was")) +
@@ -165,6 +168,35 @@ func TestChangesLook(t *testing.T) {
 	none := NewChanges(&Comments{}, Look{})
 	none.SetFiles(protocol.Changes{Missing: []protocol.MissingTurn{{RunID: "run-1", TurnID: "2", Why: "too slow"}}})
 	golden(t, none, "changes-missing", 80, 8)
+}
+
+// Child sessions that have changed files stand below the files, each with the way to its changes.
+func TestChildrenBelowTheChanges(t *testing.T) {
+	children := []protocol.ChangedChild{
+		{SessionID: "ses-1", Title: "fix the\x1b[31m list", Files: 12},
+		{SessionID: "ses-2", Title: "write the manual of everything that there is, from its beginning to its end", Files: 1},
+	}
+	some := protocol.Changes{
+		Files:    []protocol.ChangedFile{{Path: "own.txt", Status: protocol.ChangeAdded, Added: 1}},
+		Children: children,
+	}
+	c := NewChanges(&Comments{}, Look{})
+	c.SetFiles(some)
+	answer(c)
+	keys(t, c, "end", "c")
+	if view := c.View(80, 24); !strings.Contains(view, "a comment is about a line, a hunk or a file") {
+		t.Errorf("a comment on a child session:\n%s", view)
+	}
+	keys(t, c, "right", "n")
+	keys(t, c, "end")
+	golden(t, c, "changes-children", 80, 16)
+	golden(t, c, "changes-children", 30, 8)
+	chooses(t, c, "enter", Choice{Action: Choose, IDs: []string{"ses-2"}}, true)
+	none := NewChanges(&Comments{}, Look{Plain: true})
+	none.SetFiles(protocol.Changes{Children: children})
+	keys(t, none, "down")
+	golden(t, none, "changes-children-alone", 80, 8)
+	chooses(t, none, "enter", Choice{Action: Choose, IDs: []string{"ses-1"}}, true)
 }
 
 // Wherever the cursor is, c writes a comment: on the line, at the head of a hunk on the first line in it that has

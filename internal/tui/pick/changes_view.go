@@ -85,6 +85,8 @@ func (c *Changes) draw(i int, room pane) []string {
 	switch r.kind {
 	case fileRow:
 		return []string{c.look.row(c.fileText(r.file, width, on), on, room.width)}
+	case childRow:
+		return []string{c.look.row(c.childText(r.at, width, on), on, room.width)}
 	case draftRow:
 		written, _ := c.comments.draft.line.view(width - len(c.mark()))
 		return []string{"  " + th.Accent.Render(c.mark()) + written}
@@ -95,7 +97,10 @@ func (c *Changes) draw(i int, room pane) []string {
 			text = c.mark() + one.about() + ": " + one.text
 		}
 	case noteRow:
-		text, style = "  "+r.note, th.Dim
+		text, style = r.note, th.Dim
+		if r.file >= 0 {
+			text = "  " + text
+		}
 	case lineRow:
 		var code string
 		text, code, style, band = c.lineText(r)
@@ -223,6 +228,22 @@ func (c *Changes) fileText(i, width int, on bool) string {
 		strings.Repeat(" ", max(width-used-cell.Width(name)-cell.Width(end), 1))+end, width)
 }
 
+// childText names a child session, and how many files it has changed.
+func (c *Changes) childText(i, width int, on bool) string {
+	child, th := c.children[i], c.look.Theme
+	if on {
+		th = theme.Theme{}
+	}
+	name := "→ " + cell.Line(child.Title, maxTitle)
+	if c.look.Plain {
+		name = cell.Line(child.Title, maxTitle)
+	}
+	end := format.Count(child.Files, "file")
+	name = cell.Truncate(name, max(width-1-cell.Width(end), 4))
+	return cell.Truncate(name+strings.Repeat(" ", max(width-cell.Width(name)-cell.Width(end), 1))+
+		th.Dim.Render(end), width)
+}
+
 // shownPath is a path on one line, that drives no terminal.
 func shownPath(path string) string { return cell.Line(pathText(path), maxPath) }
 
@@ -259,6 +280,8 @@ func (c *Changes) foot(width int) string {
 		return c.look.hints(width, "enter", "keeps the comment", "esc", "drops it", "s", "sends it then")
 	case r.kind == commentRow:
 		return c.look.hints(width, "c", "edit", "d", "remove", "s", "send all", "f", "follow-up", "esc", "leave")
+	case r.kind == childRow:
+		return c.look.hints(width, "enter", "its changes", "r", "read again", "esc", "leave")
 	case c.comments.Len() > 0:
 		return c.look.hints(width, "c", comment, "s", "send "+c.comments.count(), "f", "follow-up", "n, p", "hunk",
 			"esc", "leave")
