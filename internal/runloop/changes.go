@@ -367,8 +367,12 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	return out, nil
 }
 
-// maxChangedChildren is how many children are named that have changed files.
-const maxChangedChildren = 100
+const (
+	// maxChangedChildren is how many children are named that have changed files.
+	maxChangedChildren = 100
+	// maxLookedAt is of how many children, the latest, it is found out.
+	maxLookedAt = 1000
+)
 
 // changedChildren are those of some children, and of theirs, that have changed files: each below its parent, in the
 // order in which they were made. With runs, of the given ones only those that a call of these has made. One that
@@ -380,8 +384,9 @@ func (h *Hub) changedChildren(ctx context.Context, ids []string, runs map[string
 			return err != nil || info.Parent == nil || !runs[info.Parent.RunID]
 		})
 	}
+	ids = ids[max(0, len(ids)-maxLookedAt):]
 	seen := map[string]bool{} // a journal may say anything
-	for len(ids) > 0 && len(out) < maxChangedChildren && ctx.Err() == nil {
+	for len(ids) > 0 && len(out) < maxChangedChildren && len(seen) < maxLookedAt && ctx.Err() == nil {
 		id := ids[0]
 		ids = ids[1:]
 		if seen[id] {
