@@ -161,7 +161,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// recordedCommand skips the rest of a script where a folder could not be recorded in the time that a run waits for that.
+// recordedCommand skips the rest of a script where a folder could not be recorded in the time that a run waits for it.
 func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: recorded")
