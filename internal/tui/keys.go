@@ -21,7 +21,8 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	does := m.keys.Does[key]
 	defer m.pressPlan(key, m.input.Empty())
-	m.talk.DropNotes(true, m.over == nil && (does == "redraw" || does == "stop"))
+	bare := m.over == nil // else nobody has read the notes
+	m.talk.DropNotes(bare, bare && (does == "redraw" || does == "stop"))
 	if does != "clear" {
 		m.leaving = false
 	}

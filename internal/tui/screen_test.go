@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
@@ -508,6 +510,22 @@ func TestTheSessionThatIsShownIsDeleted(t *testing.T) {
 	h.until("another session", func() bool { return h.state.SessionID != gone })
 	h.press("esc")
 	h.sees("the session shown before was deleted")
+}
+
+// A note that something covers cannot be read: keys there do not take it away.
+func TestANoteStaysWhileSomethingCoversIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := use(t, filepath.Join(t.TempDir(), "s"))
+		h.send(tea.KeyPressMsg{Code: tea.KeyF1})
+		h.talk.Notice("info", "said meanwhile")
+		time.Sleep(5 * time.Second)
+		if h.press("esc"); h.over != nil || !strings.Contains(h.screen(), "said meanwhile") {
+			t.Errorf("the screen is\n%s", h.screen())
+		}
+		if h.press("esc"); strings.Contains(h.screen(), "said meanwhile") {
+			t.Error("a key leaves a note that was read")
+		}
+	})
 }
 
 // A summary is told once: by its line in the conversation.
