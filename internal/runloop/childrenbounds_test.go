@@ -102,6 +102,58 @@ func TestAChildThatIsMadeMeanwhileIsNoOrphan(t *testing.T) {
 	heard.check(t)
 }
 
+// gatedDisk makes no further session while it is shut.
+type gatedDisk struct {
+	session.OSDisk
+	gate atomic.Pointer[chan struct{}] // nil: it is open
+}
+
+func (d *gatedDisk) Create(path string) (*os.File, error) {
+	if gate := d.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return d.OSDisk.Create(path)
+}
+
+// So it is where a child in the background was being made as its parent was deleted (found by the simulator).
+func TestAChildThatIsMadeAsItsParentIsDeletedIsNoOrphan(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			disk, gate := &gatedDisk{}, make(chan struct{})
+			f := newFamily(t, disk, dir, offline.Model{}, echoTool, newHearing(), nil)
+			id := f.session()
+			disk.gate.Store(&gate)
+			f.ask(id, agentCall(`{"background":true,"prompt":"hi"}`))
+			synctest.Wait() // the child is being made
+			deleted := make(chan error)
+			go func() {
+				_, err := f.deleteSession(t.Context(), protocol.DeleteSessionParams{SessionID: id, Children: with})
+				deleted <- err
+			}()
+			synctest.Wait() // for it to be made
+			disk.gate.Store(nil)
+			close(gate)
+			var wire *protocol.Error
+			want := map[bool]protocol.Reason{false: protocol.HasChildren, true: protocol.RunInProgress}[with] // its child's
+			if err := <-deleted; !errors.As(err, &wire) || wire.Reason() != want {
+				t.Errorf("children %v: got %v, want %s", with, err, want)
+			}
+			ids, err := f.env.Store.IDs()
+			if err != nil || len(ids) != 2 {
+				t.Errorf("children %v: left are %v, %v", with, ids, err)
+			}
+			for _, left := range ids {
+				s, err := f.env.Store.Peek(t.Context(), left)
+				if err != nil || s.Parent != nil && !slices.Contains(ids, s.Parent.SessionID) {
+					t.Errorf("children %v: session %s has lost its parent, %v", with, left, err)
+				}
+			}
+			f.stop()
+		})
+	}
+}
+
 // lockable is a disk on which all journals but one can be locked away.
 type lockable struct {
 	session.OSDisk

@@ -50,16 +50,15 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 		return protocol.SessionDeleted{}, err
 	}
 	for {
-		err := h.deleteChildren(ctx, p)
-		if err == nil {
-			err = h.deleteAlone(ctx, id)
+		if err := h.deleteChildren(ctx, p); err != nil {
+			return protocol.SessionDeleted{}, err
 		}
+		err := h.deleteAlone(ctx, id)
 		var wire *protocol.Error
 		switch {
 		case err == nil:
 			return protocol.SessionDeleted{SessionID: id}, nil
-		case p.Children && errors.As(err, &wire) && wire.Reason() == protocol.HasChildren:
-			// a run has made one meanwhile, and ended
+		case errors.As(err, &wire) && wire.Reason() == protocol.HasChildren: // one was made meanwhile
 		default:
 			return protocol.SessionDeleted{}, err
 		}
@@ -93,6 +92,9 @@ func (h *Hub) deleteAlone(ctx context.Context, id string) error {
 	defer unclaim()
 	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(l.m.s.Children, h.env.Store.Exists) { // one was being made until the loop had ended
+		return hasChildren(id, l.m.s.Children)
 	}
 	switch err := h.erase(ctx, id); {
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
