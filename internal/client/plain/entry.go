@@ -350,7 +350,7 @@ func (p *Printer) Run(r Run, state protocol.State, full bool) error {
 	case last != nil && last.RunID == r.RunID:
 		end = string(last.StopReason)
 		if last.Error != nil {
-			end += ": " + ErrorText(last.Error.Code, last.Error.Message, "")
+			end += ": " + protocol.Coded(last.Error.Code, last.Error.Message)
 		}
 	}
 	p.Pairs([][2]string{
