@@ -173,6 +173,9 @@ func (a *app) sessionInWorktree(ctx context.Context, remove bool) (s protocol.Se
 			Code: protocol.SessionNotFound, Message: "there is no session " + scope.SessionID + " with a folder",
 		}
 	}
+	if err := worktree.Landable(s.Workdir); err != nil { // there is nothing to wait for
+		return s, err
+	}
 	for _, one := range all {
 		in := one.Workdir == s.Workdir || strings.HasPrefix(one.Workdir, s.Workdir+string(filepath.Separator))
 		if in && one.RunState != protocol.StateIdle {
