@@ -44,6 +44,9 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	adding, stop := untilInterrupted(ctx)
 	tree, err := worktree.Add(adding, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
 	stop()
+	if errors.Is(err, worktree.ErrNoRepository) {
+		return fmt.Errorf("%w: run git init there and make a first commit, or leave out --worktree", err)
+	}
 	if err != nil {
 		return err
 	}
