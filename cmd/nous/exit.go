@@ -12,7 +12,6 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/machine"
-	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -221,7 +220,7 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 		a.Complain((&client.OlderError{Command: "`" + cmd.CommandPath() + "`", Err: errors.New(wire.Message)}).Error())
 		return exitFailed
 	}
-	a.Complain(plain.ErrorText(wire.Code, wire.Message, wire.Cause))
+	a.Complain(wire.Text())
 	next := whatNext(cmd, wire.Reason())
 	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.Fleet != nil {
 		next = "do it on " + a.far.Name +

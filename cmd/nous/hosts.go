@@ -111,7 +111,7 @@ func (a *app) complainOfHost(name string, err error) (status int) {
 		a.Complain(name + ": " + err.Error())
 		return exitNoDaemon
 	}
-	a.Complain(name + ": " + err.Error())
+	a.Complain(name + ": " + protocol.ErrorText(err))
 	return exitFailed
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
@@ -118,7 +120,14 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	if !f.remove {
 		return nil
 	}
-	return a.deleteInWorktree(ctx, s.SessionID)
+	if err := a.removeWorktree(ctx, s.SessionID); err != nil {
+		return err
+	}
+	del := func(c client.Sender) (protocol.SessionDeleted, error) {
+		return actions.Delete(ctx, c, s.SessionID, false)
+	}
+	_, err = act(a, del, func(r protocol.SessionDeleted) { a.Notef("deleted the session %s", r.SessionID) })
+	return err
 }
 
 // landNow plans it, has the message read, and lands.
@@ -172,6 +181,9 @@ func (a *app) sessionInWorktree(ctx context.Context, remove bool) (s protocol.Se
 		return s, &protocol.Error{
 			Code: protocol.SessionNotFound, Message: "there is no session " + scope.SessionID + " with a folder",
 		}
+	}
+	if err := worktree.Landable(s.Workdir); err != nil { // there is nothing to wait for
+		return s, err
 	}
 	for _, one := range all {
 		in := one.Workdir == s.Workdir || strings.HasPrefix(one.Workdir, s.Workdir+string(filepath.Separator))

@@ -157,7 +157,7 @@ func TestPromptKeepsStandardOutputClean(t *testing.T) {
   way
 ✓ files.read 1.5s text of a
 → bad {}
-✗ bad 2ms tool_failed: no
+✗ bad 2ms no (tool_failed)
 → late {}
 - late skipped
 steer: rather this
@@ -450,14 +450,14 @@ func TestNothingIsSentAgainToAnOlderCore(t *testing.T) {
 	}
 }
 
-func TestErrorsNameCodeMessageAndCause(t *testing.T) {
+func TestErrorsNameMessageCauseAndCode(t *testing.T) {
 	got := nous(t, []string{"abort"}, func(d *clienttest.Daemon) {
 		commands := d.Commands()
 		defer commands.Close()
 		id, _ := commands.Want("abort")
 		commands.Fail(id, &protocol.Error{Code: "command_rejected", Message: "no_active_run: idle", Cause: "why"})
 	})
-	want := result{1, "", "nous: command_rejected: no_active_run: idle (why)\n"}
+	want := result{1, "", "nous: idle: why (no_active_run)\n"}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}

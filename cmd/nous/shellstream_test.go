@@ -40,7 +40,7 @@ func TestShellLinesStreamWithoutTheScreen(t *testing.T) {
 			if out, err := exec.Command("sh", "-c", "echo second >"+filepath.Join(d.Dir, "go")).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			s.Wait("second", "tool_failed: exit status 3")
+			s.Wait("second", "exit status 3")
 			if c.typed != "" {
 				s.Type("/quit\r")
 			}

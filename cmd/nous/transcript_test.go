@@ -10,7 +10,7 @@ import (
 // A conversation that the daemon does not give in one reply is printed whole.
 func TestALongConversationIsPrintedWhole(t *testing.T) {
 	for args, want := range map[string]string{
-		"messages": "  m1\n  one\n\nuser  ",
+		"messages": "  m1  r\n  one\n\nuser  ",
 		"messages --json": `{"session_id":"s","messages":[` + saidEntry("m1", "one") + `,` + saidEntry("m2", "two") +
 			`],"leaf_id":"m2"}` + "\n",
 		"export --format json": `"m1"`,

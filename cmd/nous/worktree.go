@@ -44,6 +44,9 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	adding, stop := untilInterrupted(ctx)
 	tree, err := worktree.Add(adding, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
 	stop()
+	if errors.Is(err, worktree.ErrNoRepository) {
+		return fmt.Errorf("%w: run git init there and make a first commit, or leave out --worktree", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,6 +75,13 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 // order nothing that cannot be had again is lost by an end in between: all of the
 // worktree is committed, and the same command deletes the session.
 func (a *app) deleteInWorktree(ctx context.Context, id string) error {
+	if err := a.removeWorktree(ctx, id); err != nil {
+		return err
+	}
+	return a.deleteNow(ctx, id, false)
+}
+
+func (a *app) removeWorktree(ctx context.Context, id string) error {
 	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
 	if err != nil {
 		return err
@@ -83,22 +93,18 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 	removing, stop := untilInterrupted(ctx)
 	defer stop()
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		if err := a.forgetWorktree(removing, dir, all); err != nil {
-			return err
-		}
-	} else {
-		_, branch, _ := worktree.Of(dir)
-		err := worktree.Remove(removing, dir, worktree.Home(os.Getenv))
-		if unsaved := (*worktree.UnsavedError)(nil); errors.As(err, &unsaved) {
-			return fmt.Errorf("%w; nous --session %s land keeps it, and what is not needed can be removed there", err, id)
-		}
-		if err != nil {
-			return err
-		}
-		a.Notef("removed the worktree %s; its branch %s stays", dir, branch)
+		return a.forgetWorktree(removing, dir, all)
 	}
-	stop()
-	return a.deleteNow(ctx, id, false)
+	_, branch, _ := worktree.Of(dir)
+	err = worktree.Remove(removing, dir, worktree.Home(os.Getenv))
+	if unsaved := (*worktree.UnsavedError)(nil); errors.As(err, &unsaved) {
+		return fmt.Errorf("%w; nous --session %s land keeps it, and what is not needed can be removed there", err, id)
+	}
+	if err != nil {
+		return err
+	}
+	a.Notef("removed the worktree %s; its branch %s stays", dir, branch)
+	return nil
 }
 
 // forgetWorktree has git forget a worktree whose folder is gone. Nothing in the

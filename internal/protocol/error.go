@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -76,6 +77,43 @@ func (e *Error) Error() string {
 		return string(e.Code) + ": " + e.Message
 	}
 	return string(e.Code) + ": " + e.Message + ": " + e.Cause
+}
+
+// Text is the error for people: the sentence first, and in parentheses the word to look it up by.
+func (e *Error) Text() string {
+	message, word := e.Message, string(e.Code)
+	if before, rest, ok := strings.Cut(e.Message, ": "); ok && (e.Reason() == Reason(before) ||
+		e.Code == ProviderError && slices.Contains(runCodes, Code(before))) {
+		message, word = rest, before
+	}
+	message = strings.TrimPrefix(message, "session_id: ")
+	if e.Cause != "" {
+		message += ": " + e.Cause
+	}
+	return Coded(word, message)
+}
+
+// runCodes are the words that the message of a provider_error may start with.
+var runCodes = []Code{KeyRefused, OverBudget, AnswerUnfit, Refused, StepLimit, CrashLoop}
+
+// ErrorText is an error for people: the Text of what a daemon says, the whole text of any other.
+func ErrorText(err error) string {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Text()
+	}
+	return err.Error()
+}
+
+// Coded is a message with its code behind it, or the one of them that there is.
+func Coded[S ~string](code S, message string) string {
+	message = strings.TrimRight(message, "\r\n")
+	switch {
+	case code == "":
+		return message
+	case message == "":
+		return string(code)
+	}
+	return message + " (" + string(code) + ")"
 }
 
 // Reason is the word that the message of an invalid_command or command_rejected

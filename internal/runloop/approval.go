@@ -195,8 +195,9 @@ func (m *machine) overBudget(why *protocol.Error) {
 		return
 	}
 	used := m.treeUsage()
+	reached, _ := m.limitReached()
 	m.openApproval(session.ApprovalAsked{
-		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
+		Kind: protocol.ApprovalBudget, Reason: reached, Rule: "ask: [limits]",
 		Options: []session.ApprovalOption{
 			{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow},
 			{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny},
@@ -342,7 +343,7 @@ func (m *machine) afterQuestion() {
 	case q == nil: // a limit that was lifted
 		m.callModel()
 	case q.Kind == protocol.ApprovalBudget && q.Decided.Outcome == protocol.OutcomeDenied:
-		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.OverBudget, Message: q.Reason})
+		m.endTurn(protocol.StopError, cmp.Or(m.overLimit(), protocol.Errorf(protocol.OverBudget, "%s", q.Reason)))
 	case q.Kind == protocol.ApprovalBudget:
 		m.endTurn(protocol.StopSteered, nil)
 	case q.Decided.Outcome == protocol.OutcomeAllowed:

@@ -16,30 +16,37 @@ type Limits struct {
 	DayCost   int64 // of all runs and summaries of one day
 }
 
-// overLimit tells which limit lets no further call of the model be made.
+// overLimit tells which limit lets no further call of the model be made, and what to do where
+// the run has ended.
 func (m *machine) overLimit() *protocol.Error {
+	why, next := m.limitReached()
+	if why == "" {
+		return nil
+	}
+	return &protocol.Error{Code: protocol.OverBudget, Message: why + "; " + next}
+}
+
+// limitReached tells which limit it is and what was used, "" where none is, and what to do
+// once the run has ended.
+func (m *machine) limitReached() (why, next string) {
 	used, granted := m.treeUsage(), m.s.Run.Granted
 	tokens := used.InputTokens + used.OutputTokens
 	if granted.DayCost > m.today { // it was yesterday's
 		granted.DayCost = 0
 	}
-	const again = "; the next prompt starts a run that may use as much again, " +
+	const again = "the next prompt starts a run that may use as much again, " +
 		"and a higher limit in config.toml lets one run do more"
-	var why string
 	switch l := m.limits; {
 	case l.RunTokens > 0 && tokens-granted.Tokens >= l.RunTokens:
-		why = fmt.Sprintf("the run has used %d tokens, and run_tokens in [limits] is %d%s", tokens, l.RunTokens, again)
+		return fmt.Sprintf("the run has used %d tokens, and run_tokens in [limits] is %d", tokens, l.RunTokens), again
 	case l.RunCost > 0 && used.Cost-granted.Cost >= l.RunCost:
-		why = fmt.Sprintf("the run has cost %s USD, and run_cost in [limits] is %s%s", dollars(used.Cost), dollars(l.RunCost),
-			again)
+		return fmt.Sprintf("the run has cost %s USD, and run_cost in [limits] is %s", dollars(used.Cost),
+			dollars(l.RunCost)), again
 	case l.DayCost > 0 && m.today-granted.DayCost >= l.DayCost:
-		why = fmt.Sprintf("today has cost %s USD, and day_cost in [limits] is %s; go on tomorrow, or set a higher limit in "+
-			"config.toml and start the daemon again",
-			dollars(m.today), dollars(l.DayCost))
-	default:
-		return nil
+		return fmt.Sprintf("today has cost %s USD, and day_cost in [limits] is %s", dollars(m.today), dollars(l.DayCost)),
+			"go on tomorrow, or set a higher limit in config.toml and start the daemon again"
 	}
-	return &protocol.Error{Code: protocol.OverBudget, Message: why}
+	return "", ""
 }
 
 // dollars is a number of billionths as people write it.

@@ -193,9 +193,15 @@ func refused(err error) bool {
 	return errors.As(err, &e)
 }
 
+// ErrNoRepository says that a folder is in no git repository.
+var ErrNoRepository = errors.New("in no git repository")
+
 // repository is the git folder of the repository that dir is in.
 func repository(ctx context.Context, run Runner, dir string) (string, error) {
 	common, err := in(run, dir).git(ctx, "rev-parse", "--git-common-dir")
+	if e := (*gitError)(nil); errors.As(err, &e) && strings.Contains(e.said, "not a git repository (or any") {
+		return "", fmt.Errorf("the folder %s is %w", dir, ErrNoRepository)
+	}
 	if err != nil {
 		return "", fmt.Errorf("the folder %s: %w", dir, err)
 	}

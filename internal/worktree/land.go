@@ -147,13 +147,8 @@ type step struct{ commit, tree string }
 // open checks the worktree, and finishes what was begun before.
 func open(ctx context.Context, r LandRequest) (l *landing, err error) {
 	l = &landing{r: r, unlock: func() {}}
-	if _, err := os.Lstat(r.Dir); errors.Is(err, os.ErrNotExist) {
-		return l, fmt.Errorf("the worktree %s is gone: what was committed there is still on its branch, and git merge "+
-			"brings it to another", r.Dir)
-	}
-	if l.link, err = linkOf(r.Dir); err != nil {
-		return l, fmt.Errorf("%s %w: the session changes its files directly, so there is nothing to land; nous new "+
-			"--worktree makes a session whose work is landed", r.Dir, ErrNotLinked)
+	if l.link, err = landable(r.Dir); err != nil {
+		return l, err
 	}
 	if l.Dir, err = filepath.EvalSymlinks(r.Dir); err != nil {
 		return l, err
@@ -188,6 +183,25 @@ func open(ctx context.Context, r LandRequest) (l *landing, err error) {
 	}
 	l.filters, err = l.tree.foreignKeys(ctx, `^filter\.`)
 	return l, err
+}
+
+// Landable says why nothing can be landed from a folder; nil where it is a worktree.
+func Landable(dir string) error {
+	_, err := landable(dir)
+	return err
+}
+
+func landable(dir string) (link, error) {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return link{}, fmt.Errorf("the worktree %s is gone: what was committed there is still on its branch, and git merge "+
+			"brings it to another", dir)
+	}
+	l, err := linkOf(dir)
+	if err != nil {
+		return l, fmt.Errorf("%s %w: the session changes its files directly, so there is nothing to land; nous new "+
+			"--worktree makes a session whose work is landed", dir, ErrNotLinked)
+	}
+	return l, nil
 }
 
 // close removes what is ours alone.

@@ -203,7 +203,11 @@ func arguments(object jsontext.Value) (list []argument) {
 // any line of these.
 func Text(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget {
-		return Title(q) + " " + plaintext.RevealLine(q.Reason) + "\n"
+		text := Title(q) + " " + plaintext.RevealLine(q.Reason) + "\n"
+		for _, o := range q.Options {
+			text += "  " + plaintext.RevealLine(o.ID) + ": " + Does(q.Kind, o) + "\n"
+		}
+		return text
 	}
 	if IsForm(q) {
 		return formText(q)

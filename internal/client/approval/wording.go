@@ -39,8 +39,8 @@ func Title(a protocol.Approval) string {
 	return "Allow this call of " + a.ToolName + "?"
 }
 
-// Does says what an option stands for. Its pattern is shown as it is.
-func Does(o protocol.ApprovalOption) string {
+// Does says what an option of an approval stands for. Its pattern is shown as it is.
+func Does(kind protocol.ApprovalKind, o protocol.ApprovalOption) string {
 	pattern := plaintext.RevealLine(o.Pattern)
 	switch {
 	case o.ID == protocol.OptionSession:
@@ -57,6 +57,8 @@ func Does(o protocol.ApprovalOption) string {
 		return "neither yes nor no"
 	case o.ID == protocol.OptionContinue:
 		return "the run goes on, and may use as much again"
+	case o.Decision == protocol.DecisionDeny && kind == protocol.ApprovalBudget:
+		return "the run ends"
 	case o.Decision == protocol.DecisionDeny:
 		return "no"
 	}
@@ -68,6 +70,7 @@ type Choice struct {
 	Key    string
 	Option protocol.ApprovalOption
 	Reason bool // it is a denial whose reason is asked for
+	kind   protocol.ApprovalKind
 }
 
 // Choices are the options in their order, each with the first letter of its id, or its number
@@ -84,10 +87,10 @@ func Choices(a protocol.Approval) []Choice {
 			key = string(rune('1' + i%9))
 		}
 		taken[key] = true
-		all = append(all, Choice{Key: key, Option: o})
+		all = append(all, Choice{Key: key, Option: o, kind: a.Kind})
 	}
 	if o := No(a); o != nil && a.Kind == protocol.ApprovalTool {
-		all = append(all, Choice{Key: "r", Option: *o, Reason: true})
+		all = append(all, Choice{Key: "r", Option: *o, Reason: true, kind: a.Kind})
 	}
 	return all
 }
@@ -97,7 +100,7 @@ func (c Choice) Does() string {
 	if c.Reason {
 		return "no, and tell the model why"
 	}
-	return Does(c.Option)
+	return Does(c.kind, c.Option)
 }
 
 // letters are what is typed on a line of its own for an option.

@@ -46,13 +46,13 @@ func (c *Conversation) Apply(ev protocol.Event, at time.Time) {
 		}
 	case protocol.Warning:
 		if e := c.known["k:"+ev.ToolCallID]; e != nil {
-			e.Call.note("warning: " + Coded(ev.Code, ev.Message))
+			e.Call.note("warning: " + protocol.Coded(ev.Code, ev.Message))
 			c.changed(e)
 			return
 		}
-		c.view.Noticed("warning", Coded(ev.Code, ev.Message))
+		c.view.Noticed("warning", protocol.Coded(ev.Code, ev.Message))
 	case protocol.ErrorEvent:
-		text := Coded(ev.Code, ev.Message)
+		text := protocol.Coded(ev.Code, ev.Message)
 		if ev.Cause != "" {
 			text += "\ncause: " + ev.Cause
 		}

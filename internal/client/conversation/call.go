@@ -126,7 +126,7 @@ func (c *Call) update(delta string, raw jsontext.Value) {
 	case "child_session":
 		c.Child = cmp.Or(ev.SessionID, c.Child)
 	case "error":
-		c.note("error " + Coded(ev.ErrorCode, ev.Message))
+		c.note("error " + protocol.Coded(ev.ErrorCode, ev.Message))
 	case "state_patch":
 		if delta != "" {
 			c.note(delta)

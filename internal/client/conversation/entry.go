@@ -157,14 +157,3 @@ func Retrying(w protocol.Warning, left time.Duration) string {
 	}
 	return text
 }
-
-// Coded is a message behind its code, or the one of them that there is.
-func Coded[S ~string](code S, message string) string {
-	switch {
-	case code == "":
-		return message
-	case message == "":
-		return string(code)
-	}
-	return string(code) + ": " + message
-}

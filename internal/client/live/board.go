@@ -167,7 +167,7 @@ func changesSessions(typ string) bool {
 func (b *Board) Failed(host string, err error) {
 	b.late = true
 	if !b.onScreen() {
-		b.Complain(host + ": " + err.Error())
+		b.Complain(host + ": " + protocol.ErrorText(err))
 	}
 }
 

@@ -84,7 +84,7 @@ func (h *Host) examineDaemon(ctx context.Context) Finding {
 	defer cancel()
 	s, err := client.Call(ctx, c, protocol.GetState, p)
 	if err != nil {
-		return Finding{"FAIL", "daemon", err.Error(), h.There("logs")}
+		return Finding{"FAIL", "daemon", protocol.ErrorText(err), h.There("logs")}
 	}
 	f := versionsOf("the daemon", s.Daemon.Version, "`"+h.There("restart")+"` runs the version that is installed there")
 	f.Area = "daemon"

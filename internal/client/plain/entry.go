@@ -291,7 +291,11 @@ func messageLines(m protocol.Message, full, raw bool) (all [][]Span) {
 	if m.StopReason == protocol.StopAborted || m.StopReason == protocol.StopError || m.StopReason == protocol.StopLength {
 		who += " (" + string(m.StopReason) + ")"
 	}
-	all = append(all, headLine(who, m.CreatedAt, m.ID))
+	head := headLine(who, m.CreatedAt, m.ID)
+	if m.Role == "user" && m.TurnKind == protocol.KindPrompt && m.RunID != "" { // where a run begins
+		head[1].Text += "  " + Cell(shortRun(m.RunID))
+	}
+	all = append(all, head)
 	text, left := fitted(m.Text, raw), 0
 	if m.Role == "tool" {
 		text, left = FirstLines(text, lines)
@@ -310,6 +314,10 @@ func messageLines(m protocol.Message, full, raw bool) (all [][]Span) {
 	}
 	return all
 }
+
+// shortRun is the beginning of a run's id, to the millisecond in which it began. Commands that
+// take a run's id take it.
+func shortRun(id string) string { return id[:min(len(id), len("run-00000000-0000"))] }
 
 func headLine(who string, at time.Time, id string) []Span {
 	when := ""
@@ -350,7 +358,7 @@ func (p *Printer) Run(r Run, state protocol.State, full bool) error {
 	case last != nil && last.RunID == r.RunID:
 		end = string(last.StopReason)
 		if last.Error != nil {
-			end += ": " + ErrorText(last.Error.Code, last.Error.Message, "")
+			end += ": " + protocol.Coded(last.Error.Code, last.Error.Message)
 		}
 	}
 	p.Pairs([][2]string{

@@ -23,7 +23,7 @@ func Event(ev protocol.Event) string {
 	case protocol.AgentEnd:
 		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
 		if ev.Error != nil {
-			text += ": " + OneLine(ErrorText(ev.Error.Code, ev.Error.Message, ""), LineWidth)
+			text += ": " + OneLine(protocol.Coded(ev.Error.Code, ev.Error.Message), LineWidth)
 		}
 		return text
 	case protocol.TurnStart:
@@ -60,7 +60,7 @@ func Event(ev protocol.Event) string {
 	case protocol.Warning:
 		return OneLine(string(ev.Code)+": "+ev.Message, LineWidth)
 	case protocol.ErrorEvent:
-		return OneLine(ErrorText(ev.Code, ev.Message, ev.Cause), LineWidth)
+		return OneLine((&protocol.Error{Code: ev.Code, Message: ev.Message, Cause: ev.Cause}).Text(), LineWidth)
 	default:
 		return ""
 	}

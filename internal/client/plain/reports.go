@@ -166,7 +166,7 @@ func (p *Printer) Extension(r protocol.ExtensionResult) {
 		p.Println(strings.TrimSuffix(r.Result, "\n"))
 	case r.OK:
 	case r.Error != nil:
-		text := ErrorText(r.Error.Code, r.Error.Message, "")
+		text := protocol.Coded(r.Error.Code, r.Error.Message)
 		// The result says more: what the tool reported, the end of its stderr.
 		if more := strings.TrimSpace(strings.TrimPrefix(r.Result, r.Error.Code+": "+r.Error.Message)); more != "" {
 			text += "\n" + more

@@ -87,7 +87,7 @@ func failure(last *protocol.LastRun) string {
 	if last == nil || last.Error == nil {
 		return ""
 	}
-	return "failed: " + ErrorText(last.Error.Code, last.Error.Message, "")
+	return "failed: " + protocol.Coded(last.Error.Code, last.Error.Message)
 }
 
 // State are what a session and the daemon are doing. tree is the session's worktree.

@@ -9,12 +9,3 @@ func KindWord(kind protocol.Kind) string {
 	}
 	return string(kind)
 }
-
-// ErrorText is an error of a daemon's in a line.
-func ErrorText[S ~string](code S, message, cause string) string {
-	text := string(code) + ": " + message
-	if cause != "" {
-		text += " (" + cause + ")"
-	}
-	return text
-}

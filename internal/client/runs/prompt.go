@@ -259,7 +259,7 @@ func (q *ApprovalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 	case err == nil:
 	case errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved: // the event says by whom
 	default:
-		q.c.Complain(err.Error())
+		q.c.Complain(protocol.ErrorText(err))
 		q.offer(*q.open)
 	}
 }

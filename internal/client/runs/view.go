@@ -118,7 +118,7 @@ func (v *TextView) Event(ev protocol.Event, _ []byte) {
 	case protocol.Warning:
 		v.Console.Notef("warning: %s", ev.Message)
 	case protocol.ErrorEvent:
-		v.Console.Notef("error: %s", plain.ErrorText(ev.Code, ev.Message, ev.Cause))
+		v.Console.Notef("error: %s", (&protocol.Error{Code: ev.Code, Message: ev.Message, Cause: ev.Cause}).Text())
 	case protocol.AgentEnd:
 		v.agentEnd(ev)
 	}
@@ -170,7 +170,7 @@ func (v *TextView) toolEnd(ev protocol.ToolEnd) {
 	default:
 		why := ev.Result
 		if ev.Error != nil {
-			why = plain.ErrorText(ev.Error.Code, ev.Error.Message, "")
+			why = protocol.Coded(ev.Error.Code, ev.Error.Message)
 		}
 		v.mark(v.Console.ErrStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
 	}
@@ -207,7 +207,7 @@ func (c *Console) explainEnd(ev protocol.AgentEnd) {
 	c.HandBack(ev.Discarded)
 	switch {
 	case ev.Error != nil:
-		c.Complain(plain.ErrorText(ev.Error.Code, ev.Error.Message, ""))
+		c.Complain(protocol.Coded(ev.Error.Code, ev.Error.Message))
 	case ev.StopReason == protocol.StopAborted:
 		c.Complain("the run was aborted")
 	case ev.StopReason == protocol.StopError:

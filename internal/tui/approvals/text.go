@@ -206,7 +206,7 @@ func Lines(a protocol.Approval) []string {
 		lines = append(lines, f.name+": "+plaintext.RevealLine(f.value))
 	}
 	for _, o := range a.Options {
-		lines = append(lines, plaintext.RevealLine(o.ID)+": "+approval.Does(o))
+		lines = append(lines, plaintext.RevealLine(o.ID)+": "+approval.Does(a.Kind, o))
 	}
 	return lines
 }

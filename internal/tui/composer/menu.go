@@ -1,6 +1,7 @@
 package composer
 
 import (
+	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/theme"
@@ -41,7 +42,7 @@ func (m *menu) Fill(c Completed) {
 	}
 	m.Rows, m.at, m.problem = c.rows, min(m.at, max(0, len(c.rows)-1)), ""
 	if c.err != nil {
-		m.problem = c.err.Error()
+		m.problem = protocol.ErrorText(c.err)
 	}
 }
 

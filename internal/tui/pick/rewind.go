@@ -35,7 +35,7 @@ type rewindOption struct{ what, label string }
 // NewRewind makes the overlay for a message, whose text may be cut.
 func NewRewind(text string, l Look) *Rewind {
 	return &Rewind{
-		look: l, title: "Rewind to before", text: cell.Line(text, maxTitle), force: map[string]bool{},
+		look: l, title: "Rewind to before this message", text: cell.Line(text, maxTitle), force: map[string]bool{},
 		options: []rewindOption{
 			{string(protocol.RewindConversation), "conversation: go on from before it, its text is in the input"},
 			{string(protocol.RewindFiles), "files: as they were before it"},

@@ -81,18 +81,12 @@ func Explain(err error, what string) error {
 	return &client.OlderError{What: "does not know how " + what, Err: lacks.Err}
 }
 
-// Describe is an error as the user reads it: code, message and cause of a
-// daemon's, the text of any other.
+// Describe is an error as the user reads it.
 func Describe(err error) string {
-	var wire *protocol.Error
-	switch {
-	case errors.Is(err, client.ErrUnsupported):
+	if errors.Is(err, client.ErrUnsupported) {
 		return Explain(err, "to do this").Error()
-	case errors.As(err, &wire):
-		return wire.Error()
-	default:
-		return err.Error()
 	}
+	return protocol.ErrorText(err)
 }
 
 // Site is where a daemon is, and what is done there. Daemon is required.

@@ -329,7 +329,7 @@ func (t *Transcript) endLines(e *conversation.Ending, width int) []string {
 	var out []string
 	switch {
 	case e.Err != nil:
-		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(conversation.Coded(e.Err.Code, e.Err.Message)),
+		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(protocol.Coded(e.Err.Code, e.Err.Message)),
 			width))
 	case e.Reason == protocol.StopError:
 		out = []string{t.theme.Error.Render("✗ the run failed")}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client/conversation"
+	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
 
@@ -152,7 +153,7 @@ func (t *Transcript) Focused() string {
 	case c.Result != "":
 		out.WriteString("\n" + c.Result + "\n")
 	case c.Err != nil:
-		out.WriteString("\n" + conversation.Coded(c.Err.Code, c.Err.Message) + "\n")
+		out.WriteString("\n" + protocol.Coded(c.Err.Code, c.Err.Message) + "\n")
 	case len(c.Output) > 0:
 		out.WriteString("\n" + string(c.Output))
 	}

@@ -65,7 +65,7 @@ func endWords(e *conversation.Ending) string {
 	s := "end of the run"
 	switch {
 	case e.Err != nil:
-		s = "the run failed: " + trimBreak(conversation.Coded(e.Err.Code, e.Err.Message))
+		s = "the run failed: " + trimBreak(protocol.Coded(e.Err.Code, e.Err.Message))
 	case e.Reason == protocol.StopError:
 		s = "the run failed"
 	case e.Reason == protocol.StopAborted:

@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/client/conversation"
 	"noused/internal/format"
+	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/highlight"
 )
@@ -193,7 +194,7 @@ func (t *Transcript) name(b *block, lang string) {
 func (t *Transcript) layFailure(c *conversation.Call, add func(style, string)) {
 	text := c.Result
 	if text == "" && c.Err != nil {
-		text = conversation.Coded(c.Err.Code, c.Err.Message)
+		text = protocol.Coded(c.Err.Code, c.Err.Message)
 	}
 	isCommand := baseName(c) == "bash"
 	if isCommand {
@@ -233,7 +234,7 @@ func layOutput(c *conversation.Call, isDiff bool, add, whole func(style, string)
 		whole(asOutput, live)
 	}
 	if c.Err != nil {
-		whole(asFailure, conversation.Coded(c.Err.Code, c.Err.Message))
+		whole(asFailure, protocol.Coded(c.Err.Code, c.Err.Message))
 		if len(c.Err.Details) > 0 {
 			whole(asOutput, "details: "+conversation.Bounded(string(c.Err.Details)))
 		}
@@ -249,7 +250,7 @@ func layOutput(c *conversation.Call, isDiff bool, add, whole func(style, string)
 
 // saysError tells whether a text is the call's error and no more.
 func saysError(c *conversation.Call, text string) bool {
-	return c.Err != nil && (text == c.Err.Message || text == conversation.Coded(c.Err.Code, c.Err.Message))
+	return c.Err != nil && (text == c.Err.Message || text == string(c.Err.Code)+": "+c.Err.Message)
 }
 
 // short adds the first or the last lines of a text, and says how many more there
