@@ -79,7 +79,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(10 * time.Minute), // ends a script that waits for a tool which never came
+		Deadline:            time.Now().Add(20 * time.Minute), // ends a script that waits for a tool which never came
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOUSED_MODEL", "offline")
 			d := &daemon{program: noused, dir: env.WorkDir, env: env}
