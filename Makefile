@@ -49,7 +49,7 @@ tidy: ## go.mod and go.sum that go mod tidy would change
 # Tests are run, not remembered (-count=1): Go does not see the programs that they build.
 # What go vet has to say, make vet has said; nobody debugs these programs.
 TESTED   := -vet=off -ldflags='-s -w'
-TEST     := go test -count=1 -timeout 30m $(TESTED)
+TEST     := go test -count=1 -timeout 45m $(TESTED)
 PROGRAMS := $(CURDIR)/bin/tested
 # The race detector looks at goroutines where they are: in the tests' own process, and in
 # the packages that start one or hold a lock. It makes a test up to ten times as slow, and
