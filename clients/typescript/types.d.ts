@@ -332,6 +332,8 @@ export interface FollowUpParams {
 }
 
 export interface GetChangesParams {
+  /** name child sessions that have changed files, too */
+  children?: boolean;
   /** tell the diff, too */
   diff?: boolean;
   /** a message, a run or RUN/TURN; default: the beginning */

@@ -10,6 +10,7 @@ import (
 
 	"noused/internal/daemontest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 const keyF7 = "\x1b[18~"
@@ -41,7 +42,7 @@ func recorded(t *testing.T, d *daemontest.Daemon, session string) protocol.Chang
 		Scope: protocol.Scope{SessionID: session},
 	})
 	if len(all.Missing) > 0 {
-		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
+		testenv.Unrecorded(t, all.Missing[0].Why)
 	}
 	return all
 }

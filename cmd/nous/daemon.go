@@ -105,7 +105,7 @@ func (a *app) tellDrain() (told func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(time.Second, func() {
 		defer close(done)
-		a.Notef("a daemon may first end the call that a run is in, for drain_timeout at most; the next one goes on")
+		a.Notef("waiting for calls that are under way, for drain_timeout at most; their runs go on with the next daemon")
 	})
 	return func() {
 		if !timer.Stop() {

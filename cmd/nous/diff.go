@@ -35,8 +35,8 @@ folder where there is no git.
 
 Files of more than 10 MiB are not kept: they are named, and their changes are not shown.
 What changes inside a submodule, or another repository in the folder, is not recorded.
-What a child session has changed is its own: which ones have is named below the diff,
-and in a pipe on standard error; nous --session CHILD diff shows it.
+Child sessions that have changed files are named below the diff, and in a pipe on
+standard error: nous --session CHILD diff shows what they changed.
 
 nous show MESSAGE tells the run of a message, and nous tree has the messages.`,
 		Example: `  nous diff --stat
@@ -89,7 +89,7 @@ func (a *app) runOf(ctx context.Context, scope protocol.Scope, run, turn string)
 
 // diff prints changes: of some files, or of all.
 func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []string, stat bool) error {
-	p.Diff = !stat && len(paths) == 0
+	p.Diff, p.Children = !stat && len(paths) == 0, len(paths) == 0
 	if a.JSON && len(paths) == 0 {
 		_, err := fetch(ctx, a, protocol.GetChanges, p, func(protocol.Changes) {})
 		return err
@@ -101,9 +101,6 @@ func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []str
 	files, err := a.filesAt(all, paths)
 	if err != nil {
 		return err
-	}
-	if len(paths) > 0 { // children are named beside all of it
-		all.Children = nil
 	}
 	if a.JSON || stat {
 		return a.diffStat(all, files)
@@ -118,7 +115,7 @@ func (a *app) diff(ctx context.Context, p protocol.GetChangesParams, paths []str
 		if f.LeftOut {
 			continue
 		}
-		p.Diff, p.Path = true, f.Path
+		p.Diff, p.Path, p.Children = true, f.Path, false
 		one, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, p)
 		if err != nil {
 			return err
@@ -246,11 +243,12 @@ func childChanges(all protocol.Changes) []string {
 	return append([]string{head}, ofChildren(all.Children, "diff")...)
 }
 
-// ofChildren are lines with the command that does something about what each of them has changed.
+// ofChildren are lines with what each of them is called, and below it the command that does something about what it has
+// changed. The title stands apart: a model has written it, and people paste commands into a shell.
 func ofChildren(children []protocol.ChangedChild, does string) (lines []string) {
 	for _, c := range children {
-		lines = append(lines, fmt.Sprintf("nous --session %s %s  # %s: %s", plain.Tail(c.SessionID), does,
-			plain.OneLine(c.Title, plain.LineWidth), plural(c.Files, "file")))
+		lines = append(lines, plain.OneLine(c.Title, plain.LineWidth)+": "+plural(c.Files, "file"),
+			fmt.Sprintf("  nous --session %s %s", plain.Tail(c.SessionID), does))
 	}
 	return lines
 }

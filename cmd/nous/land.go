@@ -109,11 +109,11 @@ func (a *app) land(ctx context.Context, f landFlags) error {
 	switch {
 	case errors.As(err, &conflict):
 		return a.conflict(ctx, s, conflict, f.ask)
-	case errors.Is(err, worktree.ErrNothingToLand) && f.remove:
-		a.Notef("%v", err)
 	case errors.Is(err, worktree.ErrNothingToLand):
 		a.Notef("%v: %s has all that %s has", err, l.Into, l.Branch)
-		return nil
+		if a.JSON {
+			a.printLanding(l)
+		}
 	case err != nil:
 		return err
 	}

@@ -57,7 +57,7 @@ var pictureScenes = []struct {
 		{text: "`logIn` refuses both in one condition. The plan:\n\n1. Split the condition in two.\n2. Log which of " +
 			"them it was.\n3. Keep the answer to the form the same, so that nobody can find out names."},
 	}},
-	{"which works in the background, has ended", 1, []pictureStep{
+	{"the background child session", 1, []pictureStep{
 		{text: "The benchmark has ended: **1.8 ms** an entry, as before."},
 	}},
 	{"while the benchmark runs", 0, []pictureStep{

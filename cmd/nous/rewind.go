@@ -112,13 +112,13 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 	if err := a.endRewind(done, r, strings.Join(did, "; ")); err != nil || r.talk {
 		return err
 	}
-	a.noteStays(ctx, scope, to)
+	a.noteStays(ctx, scope)
 	return nil
 }
 
-// noteStays says what child sessions have changed since a message: a rewind leaves that.
-func (a *app) noteStays(ctx context.Context, scope protocol.Scope, since string) {
-	p := protocol.GetChangesParams{Scope: scope, From: since}
+// noteStays says what child sessions have changed: a rewind leaves that.
+func (a *app) noteStays(ctx context.Context, scope protocol.Scope) {
+	p := protocol.GetChangesParams{Scope: scope, Children: true}
 	all, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, p)
 	if err != nil || len(all.Children) == 0 { // the rewind is done all the same
 		return

@@ -177,7 +177,7 @@ func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
 			Scope: protocol.Scope{SessionID: s.SessionID},
 		})
 		if ts.Check(err); len(its.Missing) > 0 {
-			d.env.T().Skip("this machine is too slow now to record a folder: " + its.Missing[0].Why)
+			testenv.Unrecorded(d.env.T(), its.Missing[0].Why)
 		}
 	}
 }

@@ -152,18 +152,15 @@ func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err er
 		return "", &protocol.Error{Code: protocol.SessionNotFound, Message: "there is no session " + id + " with a folder"}
 	}
 	var others []protocol.SessionInfo
-	children := 0
+	children := false
 	for _, s := range all {
-		if s.Parent != nil && s.Parent.SessionID == id {
-			children++
-		}
+		children = children || s.Parent != nil && s.Parent.SessionID == id
 		if s.SessionID != id && (s.Workdir == dir || strings.HasPrefix(s.Workdir, dir+string(filepath.Separator))) {
 			others = append(others, s)
 		}
 	}
-	if children > 0 { // the daemon refuses it, which is too late
-		return "", fmt.Errorf("session %s has %s: nous delete --children --worktree deletes them with it", id,
-			plural(children, "child session"))
+	if children { // the daemon refuses it, which is too late
+		return "", fmt.Errorf("session %s has child sessions: nous delete --children --worktree deletes them with it", id)
 	}
 	if len(others) > 0 {
 		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, lookup.Names(others))

@@ -40,6 +40,9 @@ func (e *OlderError) Error() string {
 // Unwrap returns what the daemon said.
 func (e *OlderError) Unwrap() error { return e.Err }
 
+// Text is the error for people: it says that the daemon is an older one.
+func (e *OlderError) Text() string { return e.Error() }
+
 // Is reports that it is ErrUnsupported.
 func (e *OlderError) Is(target error) bool { return target == ErrUnsupported }
 

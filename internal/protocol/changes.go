@@ -8,6 +8,8 @@ type GetChangesParams struct {
 	To   string `json:"to,omitzero" doc:"a run or RUN/TURN, which is included, or a message, which is not; default: the end"`
 	Diff bool   `json:"diff,omitzero" doc:"tell the diff, too"`
 	Path string `json:"path,omitzero" doc:"only this file, as files name it"`
+
+	Children bool `json:"children,omitzero" doc:"name child sessions that have changed files, too"`
 }
 
 func (GetChangesParams) validate() *Error { return nil }

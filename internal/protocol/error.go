@@ -82,7 +82,7 @@ func (e *Error) Error() string {
 // Text is the error for people: the sentence first, and in parentheses the word to look it up by.
 func (e *Error) Text() string {
 	message, word := e.Message, string(e.Code)
-	if before, rest, ok := strings.Cut(e.Message, ": "); ok && (e.Reason() == Reason(before) ||
+	if before, rest, ok := strings.Cut(e.Message, ": "); ok && before != "" && (e.Reason() == Reason(before) ||
 		e.Code == ProviderError && slices.Contains(runCodes, Code(before))) {
 		message, word = rest, before
 	}
@@ -96,9 +96,9 @@ func (e *Error) Text() string {
 // runCodes are the words that the message of a provider_error may start with.
 var runCodes = []Code{KeyRefused, OverBudget, AnswerUnfit, Refused, StepLimit, CrashLoop}
 
-// ErrorText is an error for people: the Text of what a daemon says, the whole text of any other.
+// ErrorText is an error for people: what it has as its Text, as what a daemon says does, or the whole of it.
 func ErrorText(err error) string {
-	if e := (*Error)(nil); errors.As(err, &e) {
+	if e := (interface{ Text() string })(nil); errors.As(err, &e) {
 		return e.Text()
 	}
 	return err.Error()

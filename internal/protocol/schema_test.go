@@ -59,7 +59,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"branch_session":    {"parent_id"},
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"},
 			"set_leaf": {"session_id"}, "get_tree": {"session_id"},
-			"prune": {"dry_run"}, "get_changes": {"session_id", "from", "to", "diff", "path"},
+			"prune": {"dry_run"}, "get_changes": {"session_id", "from", "to", "diff", "path", "children"},
 			"rewind":        {"session_id", "dry_run", "force"},
 			"undo_rewind":   {"session_id", "rewind_id", "dry_run", "force"},
 			"list_sessions": {"limit", "before", "workdir"}, "delete_session": {},

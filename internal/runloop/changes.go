@@ -361,8 +361,8 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 	if out.Folder, out.Truncated = rep.Folder, rep.Truncated; p.Diff {
 		out.Diff = &rep.Diff
 	}
-	if p.Path == "" {
-		out.Children = h.changedChildren(ctx, v.children, v.runs)
+	if p.Children {
+		out.Children = h.changedChildren(ctx, v.children)
 	}
 	return out, nil
 }
@@ -370,34 +370,26 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 const (
 	// maxChangedChildren is how many children are named that have changed files.
 	maxChangedChildren = 100
-	// maxLookedAt is of how many children, the latest, it is found out.
+	// maxLookedAt is of how many children it is found out.
 	maxLookedAt = 1000
 )
 
-// changedChildren are those of some children, and of theirs, that have changed files: each below its parent, in the
-// order in which they were made. With runs, of the given ones only those that a call of these has made. One that
-// cannot be read is left out.
-func (h *Hub) changedChildren(ctx context.Context, ids []string, runs map[string]bool) (out []protocol.ChangedChild) {
-	if runs != nil {
-		ids = slices.DeleteFunc(ids, func(id string) bool {
-			info, err := h.sessionInfo(ctx, id)
-			return err != nil || info.Parent == nil || !runs[info.Parent.RunID]
-		})
-	}
-	ids = ids[max(0, len(ids)-maxLookedAt):]
+// changedChildren are those of some children, and of theirs, that have changed files: the latest first, each before its
+// own. What is still being recorded does not count, and one that cannot be read is left out.
+func (h *Hub) changedChildren(ctx context.Context, ids []string) (out []protocol.ChangedChild) {
 	seen := map[string]bool{} // a journal may say anything
 	for len(ids) > 0 && len(out) < maxChangedChildren && len(seen) < maxLookedAt && ctx.Err() == nil {
-		id := ids[0]
-		ids = ids[1:]
+		id := ids[len(ids)-1]
+		ids = ids[:len(ids)-1]
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
-		v, err := h.changesOf(ctx, protocol.GetChangesParams{Scope: protocol.Scope{SessionID: id}})
+		v, err := h.viewChanges(ctx, protocol.GetChangesParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil {
 			continue
 		}
-		ids = slices.Concat(v.children, ids)
+		ids = slices.Concat(ids, v.children)
 		if !slices.ContainsFunc(v.steps, func(s session.Step) bool { return s.Changes != "" }) {
 			continue
 		}
@@ -415,7 +407,6 @@ type changesView struct {
 	steps              []session.Step
 	late               bool // the latest is still being recorded
 	children           []string
-	runs               map[string]bool // that are asked for; nil: all
 }
 
 // changesOf waits for the record of a turn that has ended.
@@ -435,14 +426,10 @@ func (h *Hub) viewChanges(ctx context.Context, p protocol.GetChangesParams) (cha
 		if err != nil {
 			return changesView{}, protocol.Errorf(protocol.InvalidPayload, "%v", err)
 		}
-		v := changesView{
+		return changesView{
 			id: m.s.ID, title: m.s.Title, workdir: m.workdir(), steps: slices.Clone(steps), late: m.late.gen != 0,
 			children: slices.Clone(m.s.Children),
-		}
-		if p.From != "" || p.To != "" {
-			v.runs = m.s.RunsOf(p.From, p.To)
-		}
-		return v, nil
+		}, nil
 	})
 }
 

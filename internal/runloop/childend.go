@@ -271,9 +271,15 @@ func boundAnswer(text string, most int, id string) string {
 }
 
 // reportText is the message that says what a child in the background has come to.
-func reportText(c session.Child, res model.ToolResult) string {
-	return fmt.Sprintf("[%s: the child session %q, which works in the background, has ended]\n\n%s", c.Key(),
-		c.Description, res.Text)
+func reportText(c session.Child, end childEnd, res model.ToolResult) string {
+	did := "has ended"
+	switch end.stop {
+	case protocol.StopAborted:
+		did = "was aborted"
+	case protocol.StopError:
+		did = "has failed"
+	}
+	return fmt.Sprintf("[%s: the background child session %q %s]\n\n%s", c.Key(), c.Description, did, res.Text)
 }
 
 // wireChild is the run that a session.ChildKey names, nil for "".

@@ -154,6 +154,38 @@ func TestAChildThatIsMadeAsItsParentIsDeletedIsNoOrphan(t *testing.T) {
 	}
 }
 
+// A child in the background that was being made begins also where the delete of its parent was refused since it is
+// there: the parent's loop had ended for that, and nobody opens it again.
+func TestAChildBeginsAfterARefusedDelete(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk, gate := &gatedDisk{}, make(chan struct{})
+		f := newFamily(t, disk, dir, offline.Model{}, echoTool, newHearing(), nil)
+		id := f.session()
+		disk.gate.Store(&gate)
+		f.ask(id, agentCall(`{"background":true,"prompt":"hi"}`))
+		synctest.Wait() // the child is being made
+		deleted := make(chan error)
+		go func() {
+			_, err := f.deleteSession(t.Context(), protocol.DeleteSessionParams{SessionID: id})
+			deleted <- err
+		}()
+		synctest.Wait() // for it to be made
+		disk.gate.Store(nil)
+		close(gate)
+		if err := <-deleted; err == nil {
+			t.Error("the parent is deleted")
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		s, err := f.env.Store.Peek(t.Context(), id)
+		if err != nil || len(s.Background) > 0 {
+			t.Errorf("after ten minutes its parent still waits for %+v, %v", s.Background, err)
+		}
+		f.stop()
+	})
+}
+
 // lockable is a disk on which all journals but one can be locked away.
 type lockable struct {
 	session.OSDisk

@@ -117,7 +117,7 @@ func count(t *testing.T, store *session.Store, s *session.State) {
 				t.Errorf("session %s: a call to agent came to %q", s.ID, b.Message.Text)
 			}
 		}
-		if key, _, found := strings.Cut(strings.TrimPrefix(b.Message.Text, "["), ": the child session"); found &&
+		if key, _, found := strings.Cut(strings.TrimPrefix(b.Message.Text, "["), ": the background child session"); found &&
 			b.Message.Role == model.User {
 			told[key]++
 		}

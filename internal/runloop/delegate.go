@@ -51,6 +51,16 @@ func (d *delegate) stopped() bool {
 	}
 }
 
+// looked reports that the child's session has been looked at.
+func (d *delegate) looked() bool {
+	select {
+	case <-d.seen:
+		return true
+	default:
+		return false
+	}
+}
+
 func (d *delegate) halt() { d.once.Do(func() { close(d.stop) }) }
 
 func newDelegate(w childWork) *delegate {
@@ -138,7 +148,7 @@ func (l *loop) lookAfter(d *delegate) {
 	}
 	if d.child.Background {
 		res := l.env.hub.childResult(l.life, d, end, d.birth.most)
-		l.report(childReportIn{child: d.child, end: end, text: reportText(d.child, res)})
+		l.report(childReportIn{child: d.child, end: end, text: reportText(d.child, end, res)})
 	}
 	d.end = end
 	close(d.done)
@@ -170,10 +180,13 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			h.env.forest.leave(d.birth.root, d.child.ChildRunID)
 		}
 	}()
-	halt := d.stop // nil once it was heard
+	halt := d.stop        // nil once it was heard
+	var unopened childEnd // what it has used, as its journal says
 	for vain := 0; ; {
 		end, err := h.watchChild(ctx, d, nil)
-		h.countUnopened(ctx, d, err)
+		if err != nil && !errors.Is(err, errNotBegun) && !d.looked() {
+			unopened = h.countUnopened(ctx, d)
+		}
 		d.see()
 		if errors.Is(err, errNotBegun) {
 			end, err = h.beginChild(ctx, parent, d)
@@ -192,6 +205,8 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			}
 		}
 		if why, final := refused(err); final {
+			why.usage, why.below = unopened.usage, unopened.below
+			why.children, why.counted = unopened.children, unopened.counted
 			return why, true
 		}
 		timer := time.NewTimer(childRetry)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 
-	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -28,17 +27,16 @@ func (in deleteIn) step(m *machine) {
 	case m.phase == rewinding:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.Busy, "session %s is being rewound", m.s.ID))
 	case slices.ContainsFunc(m.s.Children, in.there):
-		m.refuse(in.ticket, hasChildren(m.s.ID, slices.DeleteFunc(slices.Clone(m.s.Children),
-			func(id string) bool { return !in.there(id) })))
+		m.refuse(in.ticket, hasChildren(m.s.ID))
 	default:
 		m.deleted = true
 		m.reply(in.ticket, nil)
 	}
 }
 
-func hasChildren(id string, children []string) *protocol.Error {
-	return protocol.Rejectf(protocol.HasChildren, "session %s has %s: nous delete --children deletes them with it", id,
-		format.Count(len(children), "child session"))
+func hasChildren(id string) *protocol.Error {
+	return protocol.Rejectf(protocol.HasChildren,
+		"session %s has child sessions: nous delete --children deletes them with it", id)
 }
 
 // deleteSession closes a session and removes it from the disk. The session's own
@@ -54,14 +52,21 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 			return protocol.SessionDeleted{}, err
 		}
 		err := h.deleteAlone(ctx, id)
-		var wire *protocol.Error
-		switch {
-		case err == nil:
+		if err == nil {
 			return protocol.SessionDeleted{SessionID: id}, nil
-		case errors.As(err, &wire) && wire.Reason() == protocol.HasChildren: // one was made meanwhile
-		default:
+		}
+		h.openAgain(ctx, id)
+		var wire *protocol.Error
+		if !errors.As(err, &wire) || wire.Reason() != protocol.HasChildren { // else one was made meanwhile
 			return protocol.SessionDeleted{}, err
 		}
+	}
+}
+
+// openAgain has a session that was closed to be deleted, and is not, look after its children again.
+func (h *Hub) openAgain(ctx context.Context, id string) {
+	if _, release, err := h.acquire(context.WithoutCancel(ctx), id); err == nil {
+		release()
 	}
 }
 
@@ -72,7 +77,7 @@ func (h *Hub) deleteChildren(ctx context.Context, p protocol.DeleteSessionParams
 	case err != nil:
 		return err
 	case len(children) > 0 && !p.Children:
-		return hasChildren(p.SessionID, children)
+		return hasChildren(p.SessionID)
 	}
 	for _, child := range children {
 		_, err := h.deleteSession(ctx, protocol.DeleteSessionParams{SessionID: child, Children: true})
@@ -94,7 +99,7 @@ func (h *Hub) deleteAlone(ctx context.Context, id string) error {
 		return err
 	}
 	if slices.ContainsFunc(l.m.s.Children, h.env.Store.Exists) { // one was being made until the loop had ended
-		return hasChildren(id, l.m.s.Children)
+		return hasChildren(id)
 	}
 	switch err := h.erase(ctx, id); {
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away

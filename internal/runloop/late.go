@@ -2,7 +2,6 @@ package runloop
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -178,25 +177,22 @@ func (h *Hub) findRoot(ctx context.Context, root, id string) (above string, err 
 }
 
 // countUnopened counts what the journal of a child's session says that its run has used, where the session cannot be
-// opened just now. Nobody may have looked at it yet: its parent asks its model meanwhile.
-func (h *Hub) countUnopened(ctx context.Context, d *delegate, why error) {
-	select {
-	case <-d.seen:
-		return
-	default:
-	}
-	if why == nil || errors.Is(why, errNotBegun) || !h.env.Store.Exists(d.child.ChildID) {
-		return
-	}
+// opened just now, and returns it. Nobody may have looked at it yet: its parent asks its model meanwhile.
+func (h *Hub) countUnopened(ctx context.Context, d *delegate) (end childEnd) {
 	s, err := h.env.Store.Peek(ctx, d.child.ChildID)
-	if err != nil {
-		return
+	if err != nil || d.child.Ended { // or its parent's run counts it
+		return end
 	}
-	if run := s.Run; run != nil && run.ID == d.child.ChildRunID {
-		end := childEnd{usage: run.Usage, counted: run.Counted()}
+	ended, is := s.Ended(d.child.ChildRunID)
+	switch run := s.Run; {
+	case is:
+		end = childEndOf(ended.RunEnded, ended.Usage)
+	case run != nil && run.ID == d.child.ChildRunID:
+		end.usage, end.counted = run.Usage, run.Counted()
 		end.below, end.children = run.Below()
-		h.env.forest.ended(d.birth.root, run.ID, end)
-	} else if ended, ok := s.Ended(d.child.ChildRunID); ok && !d.child.Ended {
-		h.env.forest.ended(d.birth.root, d.child.ChildRunID, childEndOf(ended.RunEnded, ended.Usage))
+	default:
+		return end
 	}
+	h.env.forest.ended(d.birth.root, d.child.ChildRunID, end)
+	return end
 }

@@ -155,26 +155,6 @@ func (s *State) StepsOf(from, to string) ([]Step, error) {
 	return s.Steps[min(begin, end):end], nil
 }
 
-// RunsOf are the runs that have a part between from and to, as StepsOf takes them.
-func (s *State) RunsOf(from, to string) map[string]bool {
-	begin, end := 0, len(s.order)
-	if run, _, _ := strings.Cut(from, "/"); run != "" {
-		first, _, _ := s.entriesOf(run)
-		begin = max(first, 0)
-	}
-	if run, _, _ := strings.Cut(to, "/"); run != "" {
-		first, last, _ := s.entriesOf(run)
-		if end = last + 1; s.Entry(to) != nil {
-			end = first
-		}
-	}
-	runs := map[string]bool{}
-	for _, e := range s.order[min(begin, end):end] {
-		runs[e.RunID] = true
-	}
-	return runs
-}
-
 // cut is how many steps there are before something; with past set, before the end of a run or
 // turn.
 func (s *State) cut(name string, past bool) (int, error) {

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,37 +74,5 @@ func TestALateRecordOfATurnKeepsItsPlace(t *testing.T) {
 	}
 	if steps, err := s.StepsOf("m2", ""); err != nil || len(steps) != 0 {
 		t.Errorf("from m2: got %+v, %v", steps, err)
-	}
-}
-
-// The runs of a range are those with a part in it; a message as its end is not in it.
-func TestTheRunsOfARange(t *testing.T) {
-	s := NewState()
-	add := func(f Fact) {
-		t.Helper()
-		if err := s.Apply(Record{At: time.Unix(1, 0), Fact: f}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	add(Created{SessionID: "ses-1"})
-	for i, id := range []string{"m1", "m2", "m3", "m4"} {
-		run := []string{"run-1", "run-2", "run-2", "run-3"}[i]
-		parent := []string{"", "m1", "m2", "m3"}[i]
-		add(MessageAdded{ID: id, ParentID: parent, RunID: run, Message: model.Message{Role: model.User, Text: id}})
-	}
-	for _, test := range []struct{ from, to, want string }{
-		{"", "", "run-1 run-2 run-3"},
-		{"run-2", "run-2", "run-2"},
-		{"run-2/1", "run-2/1", "run-2"},
-		{"m3", "", "run-2 run-3"},
-		{"", "m2", "run-1"},
-		{"", "m3", "run-1 run-2"},
-		{"run-3", "run-1", ""},
-		{"run-1", "m1", ""},
-	} {
-		got := strings.Join(slices.Sorted(maps.Keys(s.RunsOf(test.from, test.to))), " ")
-		if got != test.want {
-			t.Errorf("from %q to %q: got %q, want %q", test.from, test.to, got, test.want)
-		}
 	}
 }

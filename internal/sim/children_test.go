@@ -398,7 +398,7 @@ func (w *world) clears() bool {
 
 // tells notes a message, or one that was handed back, that says what a child came to. w.mu is held.
 func (w *world) tells(text string) {
-	key, _, found := strings.Cut(strings.TrimPrefix(text, "["), ": the child session")
+	key, _, found := strings.Cut(strings.TrimPrefix(text, "["), ": the background child session")
 	_, run, is := strings.Cut(key, "@")
 	if !found || !is || w.kin[run] == nil {
 		return

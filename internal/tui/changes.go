@@ -43,7 +43,7 @@ func (m *model) openChanges() {
 	box := pick.NewChanges(m.commentsOf(m.key(m.site, p.State.SessionID)), m.pickLook())
 	ask := func(path string) {
 		m.keep(p, func(ctx context.Context, p slash.Place) tea.Msg {
-			params := protocol.GetChangesParams{Scope: p.Scope(), Path: path, Diff: path != ""}
+			params := protocol.GetChangesParams{Scope: p.Scope(), Path: path, Diff: path != "", Children: path == ""}
 			all, err := slash.Ask(ctx, p, protocol.GetChanges, params)
 			return changesTold{box, path, all, err}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/daemontest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 var (
@@ -38,7 +39,7 @@ func changes(t *testing.T) (h *hand, d *daemontest.Daemon, file string) {
 	h.until("end of the run", func() bool { return !h.running() && h.state.LastRun != nil && len(h.unsent) == 0 })
 	all := beside(h, protocol.GetChanges, protocol.GetChangesParams{Scope: protocol.Scope{SessionID: id}})
 	if len(all.Missing) > 0 {
-		t.Skipf("this machine is too slow now to record a folder: %s", all.Missing[0].Why)
+		testenv.Unrecorded(t, all.Missing[0].Why)
 	}
 	if len(all.Files) != 1 {
 		t.Fatalf("changes: %+v", all)
@@ -134,7 +135,7 @@ func TestTheChangesOfAChildAreNextToItsParents(t *testing.T) {
 	child := slices.IndexFunc(list, func(i protocol.SessionInfo) bool { return i.Title == "Write the list" })
 	scope := protocol.Scope{SessionID: list[child].SessionID}
 	if its := beside(h, protocol.GetChanges, protocol.GetChangesParams{Scope: scope}); len(its.Missing) > 0 {
-		t.Skipf("this machine is too slow now to record a folder: %s", its.Missing[0].Why)
+		testenv.Unrecorded(t, its.Missing[0].Why)
 	}
 	h.send(keyF7)
 	h.sees("A made.txt", "child sessions have changed files, too:", "→ Write the list", "1 file")

@@ -193,8 +193,8 @@ func refused(err error) bool {
 	return errors.As(err, &e)
 }
 
-// ErrNoRepository says that a folder is in no git repository.
-var ErrNoRepository = errors.New("in no git repository")
+// ErrNoRepository says that a folder is not in a git repository.
+var ErrNoRepository = errors.New("not in a git repository")
 
 // repository is the git folder of the repository that dir is in.
 func repository(ctx context.Context, run Runner, dir string) (string, error) {

@@ -173,7 +173,7 @@ func TestWhatNoWorktreeIsMadeFor(t *testing.T) {
 	unborn := filepath.Join(folder(t), "unborn")
 	run(t, ".", "init", "-q", unborn)
 	for _, c := range []struct{ dir, branch, want string }{
-		{folder(t), "x", "is in no git repository"},
+		{folder(t), "x", "is not in a git repository"},
 		{unborn, "x", "has no commit yet"},
 		{dir, "main", dir}, // checked out there
 		{dir, "-f", "cannot be the name of a branch"},

@@ -345,6 +345,8 @@ GetChangesParamsFrom = TypedDict("GetChangesParamsFrom", {"from": NotRequired[st
 
 
 class GetChangesParams(GetChangesParamsFrom):
+    children: NotRequired[bool]
+    """name child sessions that have changed files, too"""
     diff: NotRequired[bool]
     """tell the diff, too"""
     path: NotRequired[str]

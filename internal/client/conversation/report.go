@@ -20,8 +20,8 @@ type Reported struct {
 // child's id and title, and ends with how its run ended and what it has changed.
 var (
 	reportHead = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^\[[^ ]+: the child session ("(?:[^"\\\n]|\\.)*"), ` +
-			`which works in the background, has ended\]\n\n`)
+		return regexp.MustCompile(`^\[[^ ]+: the background child session ("(?:[^"\\\n]|\\.)*") ` +
+			`(?:has ended|was aborted|has failed)\]\n\n`)
 	})
 	reportFoot = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\n\n\[session_id ses-[0-9a-f-]+, folder .*?, (completed|aborted|error)(?:[:;] (.*))?\]$`)

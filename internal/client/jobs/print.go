@@ -78,7 +78,7 @@ func PrintEnd(p *plain.Printer, e job.End) {
 		if host != "" {
 			on = " on " + host
 		}
-		why := plain.OneLine(protocol.Coded(e.Error.Code, e.Error.Message), maxReason)
+		why := plain.CodedLine(e.Error.Code, e.Error.Message, maxReason)
 		p.Complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, why))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		p.Complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))

@@ -31,7 +31,7 @@ type Found struct {
 
 // Find looks for the session, the run or the entry that a name means, by its id or by a beginning of
 // the id that no other has, in the newest sessions, on all their branches; a session may be called by
-// its title, too. With only it looks into that session alone.
+// its title or the end of its id, too. With only it looks into that session alone.
 func Find(ctx context.Context, daemon client.Sender, name, only string) (Found, error) {
 	f := &finder{daemon: daemon, name: name, ids: map[string]bool{}, taken: map[string]bool{}}
 	var err error
@@ -76,7 +76,8 @@ func (f *finder) session() (protocol.SessionInfo, bool, error) {
 		switch {
 		case s.SessionID == f.name:
 			return s, true, nil
-		case strings.HasPrefix(s.SessionID, f.name) && strings.HasPrefix(f.name, "ses-"), s.Title == f.name:
+		case strings.HasPrefix(s.SessionID, f.name) && strings.HasPrefix(f.name, "ses-"),
+			plain.Tail(s.SessionID) == f.name, s.Title == f.name:
 			found = append(found, s)
 			f.ids[s.SessionID] = true
 		}
@@ -94,7 +95,7 @@ func (f *finder) session() (protocol.SessionInfo, bool, error) {
 func (f *finder) one() error {
 	switch n := len(f.ids); n {
 	case 0:
-		return fmt.Errorf("nothing has the id %s in the %s that nous looks through",
+		return fmt.Errorf("there is no session, run or message %s in the newest %s",
 			f.name, format.Count(len(f.sessions), "session"))
 	case 1:
 		return nil

@@ -23,7 +23,7 @@ func Event(ev protocol.Event) string {
 	case protocol.AgentEnd:
 		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
 		if ev.Error != nil {
-			text += ": " + OneLine(protocol.Coded(ev.Error.Code, ev.Error.Message), LineWidth)
+			text += ": " + CodedLine(ev.Error.Code, ev.Error.Message, LineWidth)
 		}
 		return text
 	case protocol.TurnStart:

@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/format"
 	"noused/internal/plaintext"
+	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
 
@@ -74,6 +75,11 @@ func Lasting(d time.Duration) string {
 func OneLine(text string, width int) string {
 	text = text[:min(len(text), (width+1)*utf8.UTFMax*2)]
 	return format.Fit(strings.Join(strings.Fields(plaintext.Clean(text)), " "), width)
+}
+
+// CodedLine is a message in one line of about width columns, with its code behind it.
+func CodedLine[S ~string](code S, message string, width int) string {
+	return protocol.Coded(OneLine(string(code), width), OneLine(message, width))
 }
 
 // FirstLines is text's first n lines and how many were left out.

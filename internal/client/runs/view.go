@@ -168,11 +168,11 @@ func (v *TextView) toolEnd(ev protocol.ToolEnd) {
 		v.mark(v.Console.ErrStyle.Paint(plain.Green, "✓"), "%s %s %s", ev.ToolName, took,
 			plain.OneLine(ev.Result, plain.LineWidth))
 	default:
-		why := ev.Result
+		why := plain.OneLine(ev.Result, plain.LineWidth)
 		if ev.Error != nil {
-			why = protocol.Coded(ev.Error.Code, ev.Error.Message)
+			why = plain.CodedLine(ev.Error.Code, ev.Error.Message, plain.LineWidth)
 		}
-		v.mark(v.Console.ErrStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
+		v.mark(v.Console.ErrStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, why)
 	}
 }
 

@@ -215,7 +215,7 @@ func (c *Changes) layChildren() {
 	}
 	head := "child sessions have changed files, too:"
 	if len(c.files) == 0 && len(c.missing) == 0 {
-		head = "child sessions have changed files, the session itself has not:"
+		head = "nothing was changed by the session itself; its child sessions have changed files:"
 	}
 	c.rows = append(c.rows, changesRow{kind: noteRow, file: -1, line: -1, note: head})
 	for i := range c.children {

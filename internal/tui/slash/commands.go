@@ -246,7 +246,7 @@ func noCommand(name string) error {
 	for _, c := range Commands {
 		all = append(all, "/"+c.Name)
 	}
-	more := "; /help lists them; to send a text that begins with a slash, begin it with two"
+	more := "; the menu of / lists them; to send a text that begins with a slash, begin it with two"
 	if near := cmdline.DidYouMean(name, all); near != "" && name != "/" {
 		more = near + " To send it as a text, begin it with two slashes"
 	}

@@ -107,8 +107,7 @@ func TestAConversationIsComeBackTo(t *testing.T) {
 // What a child in the background has come to is told as that, with its title and how it ended, and is the
 // way into the child as its call is.
 func TestAReportNamesItsChild(t *testing.T) {
-	const text = "[ses-0a1b@run-0c2d: the child session \"Measure \\\"it\\\"\", which works in the background, " +
-		"has ended]\n\n" +
+	const text = "[ses-0a1b@run-0c2d: the background child session \"Measure \\\"it\\\"\" has ended]\n\n" +
 		"It has 4 GiB.\n\n[session_id ses-0a1b, folder /src, a, completed; files changed: a.txt]"
 	for _, look := range []Look{{Width: 80}, {Width: 80, Plain: true}, {Width: 80, Color: true}} {
 		tr := fresh(look)
