@@ -71,13 +71,14 @@ the choice in config.toml beside it, where everything else stays.`,
 			if err != nil {
 				return err
 			}
-			provider := choice.provider
-			if err := s.login(provider, !s.hasKey(provider)); err != nil {
-				return s.dropServer(err)
-			}
-			name, err := s.chooseModel(provider)
-			if err != nil {
-				return err
+			provider, name := choice.provider, offlineModel
+			if provider != offline { // which needs no key
+				if err := s.login(provider, !s.hasKey(provider)); err != nil {
+					return s.dropServer(err)
+				}
+				if name, err = s.chooseModel(provider); err != nil {
+					return err
+				}
 			}
 			if err := setup.SaveAgent(s.dir, ""); err != nil { // the model is to answer
 				return err
@@ -86,6 +87,9 @@ the choice in config.toml beside it, where everything else stays.`,
 		},
 	}
 }
+
+// The provider that needs no key, and its model.
+const offline, offlineModel = "offline", "script"
 
 func (a *app) loginCommand() *cobra.Command {
 	return &cobra.Command{
@@ -160,8 +164,8 @@ it: nous set-model, or /model on the screen, changes that of one session.`,
 				return err
 			}
 			provider, name, _ := strings.Cut(args[0], "/")
-			if provider == "offline" {
-				name = "script"
+			if provider == offline {
+				name = offlineModel
 			}
 			if name == "" || strings.ContainsFunc(name, unicode.IsSpace) {
 				return cmdline.Errorf("want PROVIDER/NAME, as nous models lists them")

@@ -123,7 +123,7 @@ func (s *setupRun) chooseProvider() (setupChoice, error) {
 // choices are the words for who can be chosen, and what is known of each.
 func (s *setupRun) choices() (words, about []string) {
 	add := func(name, what string) {
-		if name != "offline" && name != "module" && !slices.Contains(words, name) {
+		if name != offline && name != "module" && !slices.Contains(words, name) {
 			words, about = append(words, name), append(about, what)
 		}
 	}
@@ -292,7 +292,7 @@ func (s *setupRun) tryServer(address string) (provider, problem string, err erro
 	}
 	provider, undo, err := setup.AddServer(s.dir, setup.ServerName(at), at.String(), func(name string) bool {
 		_, known := catalogue.FindProvider(name)
-		return known || name == "module" || name == "default" || name == "offline"
+		return known || name == "module" || name == "default" || name == offline
 	})
 	if err != nil {
 		return "", "", err
