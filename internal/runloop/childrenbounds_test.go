@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -109,7 +110,7 @@ type gatedDisk struct {
 }
 
 func (d *gatedDisk) Create(path string) (*os.File, error) {
-	if gate := d.gate.Load(); gate != nil {
+	if gate := d.gate.Load(); gate != nil && strings.HasPrefix(filepath.Base(path), "ses-") {
 		<-*gate
 	}
 	return d.OSDisk.Create(path)
@@ -135,13 +136,15 @@ func TestAChildThatIsMadeAsItsParentIsDeletedIsNoOrphan(t *testing.T) {
 			disk.gate.Store(nil)
 			close(gate)
 			var wire *protocol.Error
-			want := map[bool]protocol.Reason{false: protocol.HasChildren, true: protocol.RunInProgress}[with] // its child's
-			if err := <-deleted; !errors.As(err, &wire) || wire.Reason() != want {
-				t.Errorf("children %v: got %v, want %s", with, err, want)
+			err := <-deleted
+			refused := errors.As(err, &wire) && wire.Reason() == protocol.HasChildren
+			working := errors.As(err, &wire) && wire.Reason() == protocol.RunInProgress // the child
+			if with != (err == nil || working) || with == refused {
+				t.Errorf("children %v: got %v", with, err)
 			}
 			ids, err := f.env.Store.IDs()
-			if err != nil || len(ids) != 2 {
-				t.Errorf("children %v: left are %v, %v", with, ids, err)
+			if err != nil {
+				t.Error(err)
 			}
 			for _, left := range ids {
 				s, err := f.env.Store.Peek(t.Context(), left)

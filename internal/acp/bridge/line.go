@@ -82,6 +82,16 @@ func (t *tries) next(ctx context.Context) error {
 	return t.wait(ctx)
 }
 
+// again waits for the next try of what a daemon may have got, and has one started for that, too: nobody else may.
+func (t *tries) again(ctx context.Context) error {
+	if time.Now().Before(t.until) {
+		if conn, err := t.b.connect(ctx); err == nil {
+			_ = conn.Close()
+		}
+	}
+	return t.wait(ctx)
+}
+
 func (t *tries) wait(ctx context.Context) error {
 	timer := time.NewTimer(t.pause)
 	defer timer.Stop()
@@ -121,7 +131,7 @@ func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window
 		}
 		wait, ctx := t.next, ctx
 		if sent = sent || lost(err); sent {
-			wait, ctx = t.wait, w.ctx
+			wait, ctx = t.again, w.ctx
 		}
 		if err := wait(ctx); err != nil {
 			return r, err
