@@ -82,16 +82,6 @@ func (t *tries) next(ctx context.Context) error {
 	return t.wait(ctx)
 }
 
-// again waits for the next try of what a daemon may have got, and has one started for that, too: nobody else may.
-func (t *tries) again(ctx context.Context) error {
-	if time.Now().Before(t.until) {
-		if conn, err := t.b.connect(ctx); err == nil {
-			_ = conn.Close()
-		}
-	}
-	return t.wait(ctx)
-}
-
 func (t *tries) wait(ctx context.Context) error {
 	timer := time.NewTimer(t.pause)
 	defer timer.Stop()
@@ -118,6 +108,19 @@ func (b *bridge) connect(ctx context.Context) (net.Conn, error) {
 	return b.Daemon.Commands(ctx)
 }
 
+// comeBack has a daemon started, within Patience, where that is allowed and none has come.
+func (b *bridge) comeBack(ctx context.Context) {
+	for t := b.tries(); time.Now().Before(t.until); {
+		conn, err := b.connect(ctx)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.As(err, new(*client.NoDaemonError)) || t.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
 // persist sends a command that has a key until a daemon has answered it. Where none can
 // have got it, ctx ends that, and so does a daemon that does not start.
 func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R,
@@ -131,7 +134,7 @@ func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window
 		}
 		wait, ctx := t.next, ctx
 		if sent = sent || lost(err); sent {
-			wait, ctx = t.again, w.ctx
+			wait, ctx = t.wait, w.ctx
 		}
 		if err := wait(ctx); err != nil {
 			return r, err

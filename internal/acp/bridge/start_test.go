@@ -1,13 +1,17 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"noused/internal/acp"
 	"noused/internal/client"
+	"noused/internal/client/follow"
 )
 
 // Where no daemon is started whatever an editor asks is refused, and says so; nothing
@@ -63,5 +67,52 @@ func TestRequestsWithoutADaemonAreRefused(t *testing.T) {
 				t.Errorf("the run that was cancelled goes on: %+v", runs)
 			}
 		})
+	}
+}
+
+// cutter leads to a daemon that is killed as it is sent a prompt, which it may have got or not.
+type cutter struct {
+	follow.Dialer
+	kill func() // once
+}
+
+type cutConn struct {
+	net.Conn
+	kill func()
+}
+
+func (c cutter) Commands(ctx context.Context) (net.Conn, error) {
+	conn, err := c.Dialer.Commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return cutConn{conn, c.kill}, nil
+}
+
+func (c cutConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if bytes.Contains(p, []byte(`"type":"prompt"`)) {
+		c.kill()
+	}
+	return n, err
+}
+
+// A prompt that a daemon may have got as it ended has the next one started: nobody else may.
+func TestAPromptThatMayHaveArrivedHasADaemonStarted(t *testing.T) {
+	d := startDaemon(t, "")
+	start := make(chan struct{}, 100)
+	e := openEditor(t, d.Socket, func(o *Options) {
+		o.Daemon = cutter{o.Daemon, sync.OnceFunc(d.Kill)}
+		o.Start = func(_ context.Context, none *client.NoDaemonError) error {
+			start <- struct{}{}
+			return none
+		}
+	})
+	e.must(acp.Initialize, `{"protocolVersion":1}`)
+	running := e.prompt(e.open(d.Dir), "one")
+	<-start
+	d.Start()
+	if got := e.stop(running); got != acp.EndTurn {
+		t.Errorf("got %s, want end_turn", got)
 	}
 }

@@ -210,6 +210,9 @@ func (w *window) applyUpdate(h follow.Update) {
 	case follow.Disconnected:
 		if !w.lost {
 			w.b.Log("session %s: %v; trying again", w.id, h.Err)
+			if w.sending.Load() > 0 { // a daemon may have got the text: it waits for the next one
+				w.calls.Go(func() { w.b.comeBack(w.ctx) })
+			}
 		}
 		w.lost = true
 	case follow.Broken:
