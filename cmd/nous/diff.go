@@ -38,7 +38,7 @@ What changes inside a submodule, or another repository in the folder, is not rec
 Child sessions that have changed files are named below the diff, and in a pipe on
 standard error: nous --session CHILD diff shows what they changed.
 
-nous show MESSAGE tells the run of a message, and nous tree has the messages.`,
+nous messages shows where runs begin.`,
 		Example: `  nous diff --stat
   nous diff --turn run-0198c5f2/2 src
   nous diff | git apply -R`,
@@ -80,7 +80,7 @@ func (a *app) runOf(ctx context.Context, scope protocol.Scope, run, turn string)
 	case err != nil:
 		return "", err
 	case found.Run == nil:
-		return "", fmt.Errorf("%s is no run; nous show MESSAGE tells the run of a message", name)
+		return "", fmt.Errorf("%s is not a run; nous messages shows where runs begin", name)
 	case turn == "":
 		return found.Run.RunID, nil
 	}

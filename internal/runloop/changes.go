@@ -370,7 +370,7 @@ func (h *Hub) changes(ctx context.Context, p protocol.GetChangesParams) (out pro
 const (
 	// maxChangedChildren is how many children are named that have changed files.
 	maxChangedChildren = 100
-	// maxLookedAt is of how many children it is found out.
+	// maxLookedAt is how many children are looked at for that.
 	maxLookedAt = 1000
 )
 

@@ -41,26 +41,6 @@ type delegate struct {
 	held    bool // so, as it may work for a former daemon's start of it; its goroutine's
 }
 
-// stopped reports that the child is to stop.
-func (d *delegate) stopped() bool {
-	select {
-	case <-d.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// looked reports that the child's session has been looked at.
-func (d *delegate) looked() bool {
-	select {
-	case <-d.seen:
-		return true
-	default:
-		return false
-	}
-}
-
 func (d *delegate) halt() { d.once.Do(func() { close(d.stop) }) }
 
 func newDelegate(w childWork) *delegate {
@@ -184,7 +164,7 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 	var unopened childEnd // what it has used, as its journal says
 	for vain := 0; ; {
 		end, err := h.watchChild(ctx, d, nil)
-		if err != nil && !errors.Is(err, errNotBegun) && !d.looked() {
+		if err != nil && !errors.Is(err, errNotBegun) && !isClosed(d.seen) {
 			unopened = h.countUnopened(ctx, d)
 		}
 		d.see()
@@ -198,7 +178,7 @@ func (h *Hub) runChild(ctx context.Context, parent string, d *delegate) (end chi
 			return end, false
 		case errors.Is(err, errStopped):
 			continue
-		case errors.As(err, new(openError)) && d.stopped():
+		case errors.As(err, new(openError)) && isClosed(d.stop):
 			if vain++; vain == maxVain {
 				return notBegun(model.Internal, "it could not be stopped, and may go on once its journal can be read: "+
 					err.Error()), true
@@ -345,10 +325,8 @@ func (h *Hub) beginChild(ctx context.Context, parent string, d *delegate) (end c
 	if err := h.enter(ctx, d); err != nil {
 		return end, err
 	}
-	select {
-	case <-d.stop:
+	if isClosed(d.stop) {
 		return end, errHalted
-	default:
 	}
 	a, err := h.childArgs(ctx, parent, d)
 	if err != nil {

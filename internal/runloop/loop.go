@@ -186,8 +186,13 @@ func (l *loop) empty() {
 }
 
 func (l *loop) hasEnded() bool {
+	return isClosed(l.done)
+}
+
+// isClosed reports that a channel is closed to which nobody sends.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.done:
+	case <-c:
 		return true
 	default:
 		return false

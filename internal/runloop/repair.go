@@ -193,12 +193,7 @@ const takeUpWait = 5 * time.Second
 
 // haveTakenUp reports that the questions of a former daemon are all known.
 func (h *Hub) haveTakenUp() bool {
-	select {
-	case <-h.takenUp:
-		return true
-	default:
-		return false
-	}
+	return isClosed(h.takenUp)
 }
 
 // awaitTakenUp blocks until they are, or it has taken too long.
