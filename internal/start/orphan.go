@@ -24,7 +24,8 @@ import (
 const (
 	leavingLook = 100 * time.Millisecond // between looks at a daemon that is ending
 	removedTime = time.Second / 2        // for one that ends to give up its lock behind its socket's file
-	maxTries    = 4                      // starts where nobody has the socket's lock
+	fewTries    = 4                      // starts, after which one that has only the state directory's lock is named
+	maxTries    = 20                     // starts where nobody has either lock: one that ends gives up both, not at once
 )
 
 // outlast returns nil when a daemon may be started once more: the one that had its
@@ -32,8 +33,10 @@ const (
 // where nothing else is known. tries is how often one was started.
 func (o Options) outlast(ctx context.Context, tries int, why error) error {
 	pid := lock.Holder(o.Socket + ".lock")
-	if pid == 0 && tries == maxTries {
-		return cmp.Or(o.unreached(), why)
+	if pid == 0 && tries >= fewTries {
+		if err := o.unreached(); err != nil || tries >= maxTries {
+			return cmp.Or(err, why)
+		}
 	}
 	for gone := time.Now().Add(removedTime); ; {
 		select {
