@@ -101,6 +101,9 @@ func (o *outbox) snapshot(s Snapshot) {
 func (o *outbox) put(next Update) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.saidAlready(next) {
+		return
+	}
 	o.retain(func(u Update) bool {
 		switch u.(type) {
 		case Disconnected:
@@ -118,6 +121,16 @@ func (o *outbox) put(next Update) {
 	})
 	o.queue = append(o.queue, next)
 	signal(o.filled)
+}
+
+// saidAlready reports that the same session's refusal waits. It stays where it is: it may say that the
+// session shown was deleted, and behind it waits what is shown instead.
+func (o *outbox) saidAlready(next Update) bool {
+	r, ok := next.(Refused)
+	return ok && slices.ContainsFunc(o.queue, func(u Update) bool {
+		waits, ok := u.(Refused)
+		return ok && waits.SessionID == r.SessionID
+	})
 }
 
 // retain throws out of the queue what is not wanted any more.

@@ -4,7 +4,24 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"noused/internal/protocol"
 )
+
+// A deleted session may be asked for once more before the reader has heard that it is gone.
+func TestARefusalIsToldBeforeWhatIsShownInstead(t *testing.T) {
+	o := newOutbox()
+	o.put(Refused{SessionID: "gone"})
+	o.snapshot(Snapshot{State: protocol.State{SessionID: "other"}})
+	o.put(Refused{SessionID: "gone"})
+	if first, _ := o.takeUpdate(); first != (Refused{SessionID: "gone"}) {
+		t.Errorf("first comes %#v", first)
+	}
+	then, _ := o.takeUpdate()
+	if s, ok := then.(Snapshot); !ok || s.State.SessionID != "other" {
+		t.Errorf("then comes %#v", then)
+	}
+}
 
 func TestPanicIsToldAndStays(t *testing.T) {
 	l := &Session{out: newOutbox()}
