@@ -148,4 +148,9 @@ func TestTheChangesOfAChildAreNextToItsParents(t *testing.T) {
 	}
 	h.press("esc", "esc")
 	h.until("the parent", func() bool { return h.state.SessionID == parent && h.goal == nil && h.over == nil })
+	h.write("/rewind")
+	h.press("enter")
+	h.sees("Rewind to before which message?")
+	h.press("enter")
+	h.sees("the changes of 1 child session stay; /diff lists them")
 }

@@ -215,8 +215,8 @@ func (m *model) updateOverlay(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 		m.removed(msg)
 	case listed:
 		m.listed(msg)
-	case rewindPlanned:
-		msg.show()
+	case rewindTold:
+		msg()
 	case changesTold:
 		msg.show()
 		if m.over != nil {

@@ -10,12 +10,8 @@ import (
 	"noused/internal/tui/slash"
 )
 
-// rewindPlanned has what a rewind would do to files.
-type rewindPlanned struct {
-	box  *pick.Rewind
-	plan protocol.Rewound
-	err  error
-}
+// rewindTold tells a box more about what a rewind would do to files.
+type rewindTold func()
 
 // newRewindList lets the user choose the message that all is to be as before.
 func newRewindList(m *model, list slash.RewindList) *overlay {
@@ -37,7 +33,15 @@ func newRewind(m *model, to slash.RewindTo) *overlay {
 	box := pick.NewRewind(to.Text, m.pickLook())
 	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
 		plan, err := slash.PlanRewind(ctx, p, to.ID)
-		return rewindPlanned{box, plan, err}
+		problem := ""
+		if err != nil {
+			problem = slash.Describe(slash.Explain(err, "to rewind"))
+		}
+		return rewindTold(func() { box.SetPlan(plan, problem) })
+	})
+	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+		all, _ := slash.Ask(ctx, p, protocol.GetChanges, protocol.GetChangesParams{Scope: p.Scope(), Children: true})
+		return rewindTold(func() { box.SetStays(len(all.Children)) })
 	})
 	return &overlay{box: box, chosen: func(m *model, c pick.Choice) tea.Cmd {
 		what, force := protocol.RewindWhat(c.IDs[0]), c.IDs[1:]
@@ -55,12 +59,4 @@ func newRewindUndo(m *model, list slash.RewindUndo) *overlay {
 		m.do("rewind", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.UndoRewind(ctx, p, force) })
 		return nil
 	}}
-}
-
-func (p rewindPlanned) show() {
-	problem := ""
-	if p.err != nil {
-		problem = slash.Describe(slash.Explain(p.err, "to rewind"))
-	}
-	p.box.SetPlan(p.plan, problem)
 }

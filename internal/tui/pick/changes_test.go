@@ -487,6 +487,8 @@ func TestRewindLook(t *testing.T) {
 	for _, size := range append(sizes, [2]int{40, 16}) {
 		golden(t, r, "rewind", size[0], size[1])
 	}
+	r.SetStays(1)
+	golden(t, r, "rewind-children", 80, 24)
 }
 
 // With conflicts files are not taken back, unless each of them is marked.

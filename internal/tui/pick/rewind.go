@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -25,6 +26,7 @@ type Rewind struct {
 	options []rewindOption
 	plan    *protocol.Rewound // nil: it is not known yet
 	problem string            // why not
+	stays   int               // child sessions that have changed files
 	force   map[string]bool   // paths of conflicts that are taken back all the same
 	list    list
 	notice  string
@@ -63,6 +65,9 @@ func (r *Rewind) SetPlan(plan protocol.Rewound, problem string) {
 	}
 	r.plan = &plan
 }
+
+// SetStays says how many child sessions have changed files. A rewind leaves those as they are.
+func (r *Rewind) SetStays(n int) { r.stays = n }
 
 // conflicts are in the way of a rewind of files.
 func (r *Rewind) conflicts() []protocol.RewindConflict {
@@ -180,6 +185,10 @@ func (r *Rewind) body(width int) []string {
 	}
 	for _, o := range r.options {
 		add(o.label)
+	}
+	if r.stays > 0 {
+		text := "the changes of " + format.Count(r.stays, "child session") + " stay; /diff lists them"
+		lines = append(lines, "", th.Warn.Render(cell.Truncate(text, width)))
 	}
 	say := func(text string) { lines = append(lines, "", th.Title.Render(cell.Truncate(text, width))) }
 	switch {
