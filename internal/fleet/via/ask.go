@@ -14,23 +14,9 @@ import (
 	"noused/internal/protocol"
 )
 
-// Ask sends one command without a connection of its own, and returns its reply and the
-// reply's payload as the daemon wrote it. It is for what is answered at once. Errors are
-// those of Commands, and *protocol.Error.
-func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (r R,
-	raw jsontext.Value, err error,
-) {
-	raw, err = Raw(ctx, h, def, p)
-	if err != nil {
-		return r, nil, err
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, nil, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
-	}
-	return r, raw, nil
-}
-
-// Raw is Ask for who decodes the payload, an object.
+// Raw sends one command without a connection of its own, and returns its reply's payload, an
+// object, as the daemon wrote it. It is for what is answered at once. Errors are those of
+// Commands, and *protocol.Error.
 func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R],
 	p P,
 ) (jsontext.Value, error) {

@@ -13,7 +13,6 @@ package catalogue
 
 import (
 	_ "embed"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -251,6 +250,3 @@ func count(text string) int64 {
 	}
 	return n
 }
-
-// Wires are the wires of a provider, sorted.
-func (p Provider) Wires() []string { return slices.Sorted(maps.Keys(p.Servers)) }
