@@ -84,9 +84,6 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 	v.Tell(info, false)
 	if c.Action == board.Delete {
 		v.Remove(c.ID)
-		if v.isShown(c.ID) {
-			v.m.follow(c.ID.Session) // which is gone
-		}
 	}
 }
 

@@ -152,5 +152,5 @@ func TestTheChangesOfAChildAreNextToItsParents(t *testing.T) {
 	h.press("enter")
 	h.sees("Rewind to before which message?")
 	h.press("enter")
-	h.sees("the changes of 1 child session stay; /diff lists them")
+	h.sees("Not taken back: changes of 1 child session.")
 }

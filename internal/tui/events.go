@@ -1,8 +1,6 @@
 package tui
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -49,19 +47,9 @@ func (m *model) told(u follow.Update) {
 	}
 }
 
-// refused says why a session cannot be shown, of one that was shown and is deleted only that, once.
+// refused says why the session that was asked for cannot be shown.
 func (m *model) refused(u follow.Refused) {
-	text := fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err))
-	var wire *protocol.Error
-	switch {
-	case !errors.As(u.Err, &wire) || wire.Code != protocol.SessionNotFound:
-	case u.SessionID == m.gone:
-		return
-	case u.SessionID == m.state.SessionID:
-		m.gone, text = u.SessionID, "the session shown before was deleted"
-		m.notices = append(m.notices, text)
-		return
-	}
+	text := slash.CannotShow(u.SessionID, u.Err)
 	m.talk.Notice("error", text)
 	m.notices = append(m.notices, text)
 }
@@ -85,6 +73,9 @@ func (ob *outbox) arrive(u follow.Update) {
 		}
 		ob.goal = nil
 	case follow.Refused:
+		if *ob.goal != u.SessionID {
+			return
+		}
 		ob.goal = nil
 		ob.stay()
 	}
@@ -108,6 +99,9 @@ func (m *model) restore(s follow.Snapshot) {
 	if other {
 		m.talk.Clear()
 		m.find = nil
+		if s.Lost != nil {
+			m.notices = append(m.notices, slash.Lost(m.state.SessionID, s.Lost))
+		}
 	}
 	if err := m.talk.Load(s.Messages, s.Runs, s.State.Partial); err != nil {
 		m.talk.Notice("error", err.Error())

@@ -77,7 +77,6 @@ type outbox struct {
 	daemons
 	talk    *transcript.Transcript
 	input   *composer.Composer
-	gone    string   // the session that was shown and is deleted, as people know
 	notices []string // to be shown once the next Snapshot is
 
 	unsent   []slash.Unsent            // in the order they go in; see sending

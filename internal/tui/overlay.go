@@ -79,7 +79,6 @@ type (
 	removed struct {
 		over *overlay
 		of   *listing
-		id   string
 		list []protocol.SessionInfo
 		err  error
 	}

@@ -198,7 +198,7 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 			return removed{over: o, err: err}
 		}
 		list, err := slash.ListSessions(ctx, p)
-		return removed{o, o.of(at), id, list, err}
+		return removed{o, o.of(at), list, err}
 	})
 	return nil
 }
@@ -258,9 +258,6 @@ func (m *model) found(f found) {
 }
 
 func (m *model) removed(r removed) {
-	if r.of != nil && r.of.site == m.site && r.id == m.state.SessionID {
-		m.follow(r.id) // which is gone
-	}
 	if r.err != nil {
 		m.talk.Notice("error", slash.Describe(r.err))
 		if m.over == r.over {

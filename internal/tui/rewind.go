@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -9,6 +10,9 @@ import (
 	"noused/internal/tui/pick"
 	"noused/internal/tui/slash"
 )
+
+// childrenTime is how long a box waits to hear which child sessions have changed files.
+const childrenTime = 10 * time.Second
 
 // rewindTold tells a box more about what a rewind would do to files.
 type rewindTold func()
@@ -31,17 +35,23 @@ func newRewindList(m *model, list slash.RewindList) *overlay {
 // newRewind offers what can be taken back since a message, with what that does to files.
 func newRewind(m *model, to slash.RewindTo) *overlay {
 	box := pick.NewRewind(to.Text, m.pickLook())
-	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+	at := m.place()
+	children := func(ctx context.Context, p slash.Place) tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, childrenTime)
+		defer cancel()
+		all, _ := slash.Ask(ctx, p, protocol.GetChanges, protocol.GetChangesParams{Scope: p.Scope(), Children: true})
+		return rewindTold(func() { box.SetChildren(len(all.Children)) })
+	}
+	m.keep(at, func(ctx context.Context, p slash.Place) tea.Msg {
 		plan, err := slash.PlanRewind(ctx, p, to.ID)
 		problem := ""
 		if err != nil {
 			problem = slash.Describe(slash.Explain(err, "to rewind"))
 		}
-		return rewindTold(func() { box.SetPlan(plan, problem) })
-	})
-	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
-		all, _ := slash.Ask(ctx, p, protocol.GetChanges, protocol.GetChangesParams{Scope: p.Scope(), Children: true})
-		return rewindTold(func() { box.SetStays(len(all.Children)) })
+		return rewindTold(func() {
+			box.SetPlan(plan, problem)
+			m.keep(at, children) // not before: the plan would wait for it
+		})
 	})
 	return &overlay{box: box, chosen: func(m *model, c pick.Choice) tea.Cmd {
 		what, force := protocol.RewindWhat(c.IDs[0]), c.IDs[1:]

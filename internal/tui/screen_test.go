@@ -512,6 +512,33 @@ func TestTheSessionThatIsShownIsDeleted(t *testing.T) {
 	h.sees("the session shown before was deleted")
 }
 
+// A screen that is behind names no session as lost that it has not shown; a text for the session that the
+// user has gone to waits for it.
+func TestSessionsAreDeletedBesideAScreenThatIsBehind(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	var ids []string
+	for _, text := range []string{"one", "two", "three", "four"} {
+		r := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: text})
+		beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: r.SessionID}, Text: text})
+		ids = append(ids, r.SessionID)
+	}
+	h.write("/switch " + ids[3])
+	h.press("enter")
+	h.until("the fourth", func() bool { return h.state.SessionID == ids[3] && h.goal == nil })
+	for _, id := range []string{ids[3], ids[2]} { // the third is the newest of the others
+		beside(h, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id})
+	}
+	h.follow(ids[0])
+	h.write("for the first")
+	h.press("enter")
+	h.until("the answer", func() bool {
+		return h.state.SessionID == ids[0] && len(h.unsent) == 0 && strings.Count(h.screen(), "for the first") >= 2
+	})
+	if screen := h.screen(); strings.Contains(screen, "cannot be shown") || !h.input.Empty() {
+		t.Errorf("the screen is\n%s", screen)
+	}
+}
+
 // A note that something covers cannot be read: keys there do not take it away.
 func TestANoteStaysWhileSomethingCoversIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -190,6 +190,9 @@ func (w *window) applyUpdate(h follow.Update) {
 	case follow.Snapshot, follow.Disconnected: // what follows the turn is in the one, or not known any more
 		w.settledNow()
 	}
+	if s, ok := h.(follow.Snapshot); ok && s.Lost != nil && s.State.SessionID != w.id {
+		h = follow.Refused{SessionID: w.id, Err: s.Lost}
+	}
 	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return

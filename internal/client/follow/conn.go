@@ -24,7 +24,8 @@ type conn struct {
 	ctx      context.Context
 	commands *client.Client
 	Connected
-	sure bool // no event can be missed any more, where that may be
+	sure  bool // no event can be missed any more, where that may be
+	asked bool // the snapshot that is taken answers a Follow
 	// incomplete: the daemon is still looking for approvals of sessions.
 	incomplete bool
 	in         chan incoming
@@ -155,11 +156,11 @@ func (c *conn) showSession() error {
 		return c.find()
 	}
 	if !resumed {
-		return c.sendSnapshot(c.s.session)
+		return c.sendSnapshot(c.s.session, false)
 	}
 	state, err := c.state(c.s.session)
 	if err != nil {
-		return c.sendSnapshot(c.s.session)
+		return c.sendSnapshot(c.s.session, false)
 	}
 	c.after = &state
 	c.publishState()
@@ -176,7 +177,7 @@ func (c *conn) find() error {
 	if err != nil {
 		return err
 	}
-	return c.sendSnapshot(id)
+	return c.sendSnapshot(id, false)
 }
 
 // follow tells what happens until the connection ends.
@@ -200,7 +201,7 @@ func (c *conn) follow() error {
 			err = c.applyIncoming(next)
 			if errors.Is(err, errDropped) {
 				c.s.synced = false
-				err = c.sendSnapshot(c.s.session)
+				err = c.sendSnapshot(c.s.session, false)
 			}
 		case <-c.s.asked:
 			if id, ok := c.s.takeWant(); ok {
@@ -208,7 +209,7 @@ func (c *conn) follow() error {
 			}
 		case <-c.s.out.emptied:
 			if !c.s.synced {
-				err = c.sendSnapshot(c.s.session)
+				err = c.sendSnapshot(c.s.session, false)
 			}
 		case <-c.s.touching:
 			due()
@@ -296,7 +297,7 @@ func (c *conn) refreshState() error {
 	case errors.Is(err, client.ErrUnsupported):
 		return nil // another client's session is the active one
 	case errors.As(err, &wire):
-		return c.sendSnapshot(c.s.session) // it was deleted, say
+		return c.sendSnapshot(c.s.session, false) // it was deleted, say
 	case err != nil:
 		return err
 	}
@@ -306,7 +307,7 @@ func (c *conn) refreshState() error {
 		// taken. By now it has. While a run goes on, a snapshot would lose what the
 		// model is saying.
 		c.sure = true
-		return c.sendSnapshot(c.s.session)
+		return c.sendSnapshot(c.s.session, false)
 	}
 	if touched || !bytes.Equal(c.told, comparable(state)) {
 		c.after = &state
@@ -338,7 +339,7 @@ func comparable(s protocol.State) []byte {
 // turn shows the session that Follow asked for. When the connection ends before
 // that is done the next one has to.
 func (c *conn) turn(id string) error {
-	err := c.sendSnapshot(id)
+	err := c.sendSnapshot(id, true)
 	if err != nil {
 		c.s.wantAgain(id)
 	}

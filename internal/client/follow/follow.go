@@ -104,6 +104,10 @@ type Snapshot struct {
 	Runs     []protocol.EndedRun // of them
 	Lacks    error               // nil, or a *client.OlderError: the daemon has the frozen commands only
 	New      bool                // the daemon was restarted since the last Snapshot
+	// Lost says why the session of the Snapshot before cannot be shown any more: it was deleted, say. Nil: it can.
+	Lost error
+
+	asked bool // it answers a Follow
 }
 
 // Events happened since the last Snapshot or Events: those of the followed
@@ -118,8 +122,9 @@ type Events struct{ List []Event }
 // connection that was resumed without a loss.
 type Changed struct{ State protocol.State }
 
-// Refused answers a Follow of a session that cannot be shown. The Session goes
-// on with the one it showed before, or with the active one; a Snapshot follows.
+// Refused answers a Follow of a session that cannot be shown, and what Open's find
+// found. The Session goes on with the one it showed before, or with the active one; a
+// Snapshot follows.
 type Refused struct {
 	SessionID string
 	Err       error

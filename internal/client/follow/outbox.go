@@ -80,18 +80,32 @@ func (o *outbox) delivered() {
 }
 
 // snapshot replaces all that waits: it says the same and more. A refusal is an
-// answer and stays, and so does the link's end.
+// answer and stays, and so does the link's end. Of a snapshot that the reader has not seen, it
+// takes over why the one before that was lost; if it was itself an answer, and is lost, it becomes a refusal.
 func (o *outbox) snapshot(s Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var unseen *Snapshot
 	o.retain(func(u Update) bool {
-		switch u.(type) {
+		switch u := u.(type) {
 		case Refused, Broken:
 			return true
-		default:
-			return false
+		case Snapshot:
+			unseen = &u
 		}
+		return false
 	})
+	if unseen != nil {
+		id := unseen.State.SessionID
+		switch {
+		case s.Lost != nil && unseen.asked:
+			o.add(Refused{id, s.Lost})
+			s.Lost = unseen.Lost
+		case unseen.Lost != nil:
+			s.Lost = unseen.Lost
+		}
+		s.asked = s.asked || unseen.asked && id == s.State.SessionID
+	}
 	o.queue, o.dropped = append(o.queue, s), false
 	signal(o.filled)
 }
@@ -101,9 +115,12 @@ func (o *outbox) snapshot(s Snapshot) {
 func (o *outbox) put(next Update) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.saidAlready(next) {
-		return
-	}
+	o.add(next)
+	signal(o.filled)
+}
+
+// add is put with o.mu held.
+func (o *outbox) add(next Update) {
 	o.retain(func(u Update) bool {
 		switch u.(type) {
 		case Disconnected:
@@ -120,17 +137,6 @@ func (o *outbox) put(next Update) {
 		}
 	})
 	o.queue = append(o.queue, next)
-	signal(o.filled)
-}
-
-// saidAlready reports that the same session's refusal waits. It stays where it is: it may say that the
-// session shown was deleted, and behind it waits what is shown instead.
-func (o *outbox) saidAlready(next Update) bool {
-	r, ok := next.(Refused)
-	return ok && slices.ContainsFunc(o.queue, func(u Update) bool {
-		waits, ok := u.(Refused)
-		return ok && waits.SessionID == r.SessionID
-	})
 }
 
 // retain throws out of the queue what is not wanted any more.

@@ -48,6 +48,7 @@ type Session struct {
 	last    uint64         // the newest event that was told, or is in the Snapshot
 	synced  bool           // what was told is whole up to last
 	known   bool           // there was a Snapshot
+	lost    error          // why the session of the last Snapshot cannot be shown any more
 	tail    liveTail
 	trouble outage
 }

@@ -387,8 +387,9 @@ func TestSessionThatAnotherClientDeletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("the active session", func() bool { return s.state.SessionID == next.SessionID })
-	if len(s.refused) != 1 || s.refused[0].SessionID != gone {
-		t.Errorf("got %+v, want that %s is refused", s.refused, gone)
+	var lost *protocol.Error
+	if len(s.refused) != 0 || !errors.As(s.last.Lost, &lost) || lost.Code != protocol.SessionNotFound {
+		t.Errorf("got %v, and %+v is refused; want that the session is lost", s.last.Lost, s.refused)
 	}
 }
 

@@ -12,22 +12,41 @@ import (
 )
 
 // sendSnapshot sends a snapshot of the session to the reader. If the daemon refuses it, it
-// sends a Refused and tries the session before, then what is there instead of that, then the active one.
-func (c *conn) sendSnapshot(id string) error {
+// tries the session before, then what is there instead of that, then the active one. If the reader
+// asked for the session, it is sent a Refused.
+func (c *conn) sendSnapshot(id string, asked bool) error {
 	c.after = nil
-	for i, id := range slices.Compact([]string{id, c.s.session, ""}) {
-		if i > 0 && id == "" && c.showInstead() {
+	for i, id := range slices.Compact([]string{id, c.s.session}) {
+		if i > 0 && id == "" {
+			break
+		}
+		c.asked = asked && i == 0
+		err := c.snapshot(id)
+		answers := c.asked
+		c.asked = false
+		switch {
+		case err == nil, id == "", !refuses(err):
+			return err
+		case answers:
+			c.s.out.put(Refused{id, err})
+		case c.s.known:
+			c.s.lost = err
+		}
+	}
+	for try := 1; ; try++ { // what is tried may be deleted meanwhile
+		if c.showInstead() {
 			return nil
 		}
-		err := c.snapshot(id)
-		var wire *protocol.Error
-		// the next daemon shows it
-		if err == nil || id == "" || !errors.As(err, &wire) || wire.Reason() == protocol.ShuttingDown {
+		if err := c.snapshot(""); try == maxTries || !refuses(err) {
 			return err
 		}
-		c.s.out.put(Refused{id, err})
 	}
-	return nil
+}
+
+// refuses reports that a session cannot be shown. Where the daemon is stopping, the next one shows it.
+func refuses(err error) bool {
+	var wire *protocol.Error
+	return errors.As(err, &wire) && wire.Reason() != protocol.ShuttingDown
 }
 
 // showInstead sends a snapshot of what is followed where the session that was cannot be. False: there is none.
@@ -111,6 +130,7 @@ func (c *conn) enter(id string) (protocol.State, error) {
 func (c *conn) deliver(snap Snapshot, behind []incoming) {
 	s := c.s
 	snap.New = s.known && c.Epoch != s.epoch
+	snap.asked, snap.Lost, s.lost = c.asked, s.lost, nil
 	s.shown = protocol.State{SessionID: snap.State.SessionID, Workdir: snap.State.Workdir, Parent: snap.State.Parent}
 	s.session, s.epoch, s.known, s.synced = snap.State.SessionID, c.Epoch, true, true
 	c.told, c.incomplete = comparable(snap.State), snap.State.ApprovalsIncomplete

@@ -487,8 +487,9 @@ func TestRewindLook(t *testing.T) {
 	for _, size := range append(sizes, [2]int{40, 16}) {
 		golden(t, r, "rewind", size[0], size[1])
 	}
-	r.SetStays(1)
+	r.SetChildren(2)
 	golden(t, r, "rewind-children", 80, 24)
+	golden(t, r, "rewind-children", 40, 16)
 }
 
 // With conflicts files are not taken back, unless each of them is marked.

@@ -20,16 +20,16 @@ const undoing = "undo"
 
 // Rewind offers what can be taken back since a message, and shows what that does to files.
 type Rewind struct {
-	look    Look
-	title   string
-	text    string // of the message
-	options []rewindOption
-	plan    *protocol.Rewound // nil: it is not known yet
-	problem string            // why not
-	stays   int               // child sessions that have changed files
-	force   map[string]bool   // paths of conflicts that are taken back all the same
-	list    list
-	notice  string
+	look     Look
+	title    string
+	text     string // of the message
+	options  []rewindOption
+	plan     *protocol.Rewound // nil: it is not known yet
+	problem  string            // why not
+	children int               // that have changed files
+	force    map[string]bool   // paths of conflicts that are taken back all the same
+	list     list
+	notice   string
 }
 
 type rewindOption struct{ what, label string }
@@ -66,8 +66,8 @@ func (r *Rewind) SetPlan(plan protocol.Rewound, problem string) {
 	r.plan = &plan
 }
 
-// SetStays says how many child sessions have changed files. A rewind leaves those as they are.
-func (r *Rewind) SetStays(n int) { r.stays = n }
+// SetChildren says how many child sessions have changed files. A rewind does not take that back.
+func (r *Rewind) SetChildren(n int) { r.children = n }
 
 // conflicts are in the way of a rewind of files.
 func (r *Rewind) conflicts() []protocol.RewindConflict {
@@ -186,9 +186,9 @@ func (r *Rewind) body(width int) []string {
 	for _, o := range r.options {
 		add(o.label)
 	}
-	if r.stays > 0 {
-		text := "the changes of " + format.Count(r.stays, "child session") + " stay; /diff lists them"
-		lines = append(lines, "", th.Warn.Render(cell.Truncate(text, width)))
+	if r.children > 0 {
+		text := "Not taken back: changes of " + format.Count(r.children, "child session") + ". Esc, then /diff shows them."
+		lines = append(append(lines, ""), cell.Wrap(th.Warn.Render(text), width)...)
 	}
 	say := func(text string) { lines = append(lines, "", th.Title.Render(cell.Truncate(text, width))) }
 	switch {

@@ -261,12 +261,14 @@ func (p *plain) told(u follow.Update) error {
 
 // refused ends the mode where the session that the user named cannot be shown.
 func (p *plain) refused(r follow.Refused) {
-	p.goal = nil
+	if p.goal != nil && *p.goal == r.SessionID {
+		p.goal = nil
+	}
 	if !p.known && (p.opts.Finds || p.opts.Session != "" && r.SessionID == p.opts.Session) {
 		p.none, p.quit = r.Err, true
 		return
 	}
-	p.sayf("error: session %s cannot be shown: %s", r.SessionID, slash.Describe(r.Err))
+	p.sayf("error: %s", slash.CannotShow(r.SessionID, r.Err))
 }
 
 func (p *plain) lost(d follow.Disconnected) {
@@ -284,6 +286,9 @@ func (p *plain) lost(d follow.Disconnected) {
 // restore says the end of a conversation, or what of it was not said yet.
 func (p *plain) restore(s follow.Snapshot) {
 	other := !p.known || p.state.SessionID != s.State.SessionID
+	if other && s.Lost != nil {
+		p.sayf("%s", slash.Lost(p.state.SessionID, s.Lost))
+	}
 	p.state = s.State
 	if s.New {
 		p.sayf("the daemon was restarted")

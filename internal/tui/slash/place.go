@@ -9,6 +9,7 @@ package slash
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -87,6 +88,20 @@ func Describe(err error) string {
 		return Explain(err, "to do this").Error()
 	}
 	return protocol.ErrorText(err)
+}
+
+// CannotShow says why a session cannot be shown.
+func CannotShow(sessionID string, err error) string {
+	return fmt.Sprintf("session %s cannot be shown: %s", sessionID, Describe(err))
+}
+
+// Lost says why the session that was shown cannot be shown any more.
+func Lost(sessionID string, err error) string {
+	var wire *protocol.Error
+	if errors.As(err, &wire) && wire.Code == protocol.SessionNotFound {
+		return "the session shown before was deleted"
+	}
+	return CannotShow(sessionID, err)
 }
 
 // Site is where a daemon is, and what is done there. Daemon is required.
