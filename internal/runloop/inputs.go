@@ -97,8 +97,10 @@ func (in promptIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID,
 			m.s.ID))
 	case run != nil:
-		if m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
-			m.waiters = append(m.waiters, in.ticket)
+		before := m.waiters
+		m.waitIf(in.wait, in.ticket)
+		if !m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) {
+			m.waiters = before
 		}
 	case m.missingFor(in.as) != nil:
 		m.refuse(in.ticket, noModel(m.missingFor(in.as)))
@@ -108,13 +110,13 @@ func (in promptIn) step(m *machine) {
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
+		m.waitIf(in.wait, in.ticket)
 		runID := m.beginRun(in.ticket, session.Input{
 			Command: protocol.Prompt.Name(), Text: in.p.Text, Key: in.p.IdempotencyKey, Attachments: in.images,
 			Approvals: in.p.Approvals, Terms: in.terms(),
 		})
 		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
-			m.waitFor(in.ticket)
 		}
 	}
 }
@@ -149,14 +151,12 @@ func (in queueIn) step(m *machine) {
 	}
 }
 
-// waitFor answers when the run ends that was begun just now, which may have been
-// at once.
-func (m *machine) waitFor(to ticket) {
-	if m.s.Run == nil {
-		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(m.s.LastRun, "", nil)})
-		return
+// waitIf answers when the run ends that is active or begins now. It is called before the text is taken, which may end
+// the run at once.
+func (m *machine) waitIf(wait bool, to ticket) {
+	if wait {
+		m.waiters = append(m.waiters, to)
 	}
-	m.waiters = append(m.waiters, to)
 }
 
 func noModel(why error) *protocol.Error { return protocol.Rejectf(protocol.NoModel, "%v", why) }

@@ -112,6 +112,22 @@ func TestLimitsOfAPrompt(t *testing.T) {
 	}
 }
 
+// A steer that ends its run at once, as the run is at its limit, is told so: it waited for ever (found by the simulator).
+func TestASteerThatWaitsAtALimit(t *testing.T) {
+	w := newWorld(t)
+	w.step(promptIn{p: protocol.PromptParams{Text: "go on", MaxCost: 0.02}})
+	w.say(toolCall("t.y"), model.Delta{Stop: model.StopToolCalls, Usage: model.Usage{Cost: 25_000_000}})
+	if w.m.phase != waiting {
+		t.Fatalf("the call does not wait for an answer\n%s", w.story())
+	}
+	c := w.client("steer")
+	c.wait = true
+	w.step(promptIn{ticket: c, wait: true, p: protocol.PromptParams{Text: "instead", StreamingBehavior: protocol.KindSteer}})
+	if end := w.lastEnd(); end.Error == nil || end.Error.Code != protocol.OverBudget || w.waiting[c] {
+		t.Errorf("the run ends with %+v, and the steer still waits: %t", end.Error, w.waiting[c])
+	}
+}
+
 // Terms are of the run that a prompt starts: one that is to be queued is refused.
 func TestTermsOfAQueuedPrompt(t *testing.T) {
 	w := newWorld(t)
