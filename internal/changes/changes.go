@@ -119,7 +119,8 @@ type Folder struct{ SessionID, Workdir string }
 const (
 	manifestName = "manifest" // the folder as it was recorded last
 	nextName     = "manifest.next"
-	turnName     = "turn" // whose first record that is
+	turnName     = "turn"   // whose first record that is
+	besideName   = "beside" // what turns of other sessions have changed during that turn, for the next daemon
 )
 
 func (e *Engine) path(f Folder, name string) string { return filepath.Join(e.o.Dir(f.SessionID), name) }
@@ -181,14 +182,16 @@ func (e *Engine) Warm(ctx context.Context, f Folder) {
 	}
 	defer release()
 	if _, err := os.Lstat(e.path(f, turnName)); err == nil { // a record of a turn stays
+		_ = e.reopenWindow(ctx, s, f) // else other turns that end do not know of this one
 		return
 	}
+	began := time.Now()
 	m, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
 	if err == nil {
 		m, err = e.rescan(ctx, s, f, m)
 	}
 	if err == nil { // else Before takes longer, and tells
-		s.taken, s.took = time.Now(), m.took
+		s.taken, s.took = began, m.took
 	}
 }
 
@@ -208,18 +211,21 @@ func (e *Engine) Before(ctx context.Context, f Folder, turn string) error {
 	}
 	defer release()
 	if e.turnOf(f) == turn {
-		return nil
+		return e.reopenWindow(ctx, s, f)
 	}
 	m, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
 	if err != nil {
 		return err
 	}
-	if m == nil || s.took < quick || time.Since(s.taken) > fresh {
+	if m == nil || s.took < quick || time.Since(s.taken) > fresh || e.endedSince(f, m.Top, s.taken) {
 		if m, err = e.rescan(ctx, s, f, m); err != nil {
 			return err
 		}
 	}
 	s.taken, s.took = time.Time{}, 0
+	if err := remove(e.path(f, besideName)); err != nil {
+		return err
+	}
 	if err := writeFile(e.path(f, turnName), func(to io.Writer) error {
 		_, err := io.WriteString(to, turn)
 		return err
@@ -324,6 +330,7 @@ func (e *Engine) settle(id string, s *session) {
 		_ = remove(e.path(f, nextName))
 	}
 	_ = remove(e.path(f, turnName)) // else the next turn's record takes its place
+	_ = remove(e.path(f, besideName))
 	e.closeWindow(f)
 	s.taken, s.took = time.Time{}, 0
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -215,6 +216,114 @@ func TestTurnsAtTheSameTimeShareWhatCannotBeToldApart(t *testing.T) {
 	}
 	if plan := u.back(0); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "b" {
 		t.Errorf("conflicts: %v", plan.Conflicts)
+	}
+}
+
+// A daemon that starts in a turn knows what other sessions' turns have changed before, in the same folder (found by a
+// trial: a rewind removed another session's file).
+func TestATurnThatOutlivesADaemonSharesWhatOthersChanged(t *testing.T) {
+	bothKinds(t, func(t *testing.T, u *folderUnder) {
+		ctx, other := context.Background(), &folderUnder{t: t, e: u.e, top: u.top, f: Folder{"ses-2", u.top}}
+		if err := u.e.Before(ctx, u.f, "run/1"); err != nil {
+			t.Fatal(err)
+		}
+		other.turnOf(func() { u.write("theirs", "1\n") })
+		u.e = New(u.e.o)
+		u.write("ours", "1\n")
+		rec, err := u.e.After(ctx, u.f, "run/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.e.Settle(u.f)
+		u.steps = append(u.steps, Step{Changes: rec.Changes})
+		files := u.show().Files
+		if len(files) != 2 {
+			t.Fatalf("got %+v", files)
+		}
+		for _, f := range files {
+			if f.Shared != (f.Path == "theirs") {
+				t.Errorf("%s: shared is %t", f.Path, f.Shared)
+			}
+		}
+		u.turnOf(func() { u.write("theirs", "2\n") })
+		if f := u.show().Files; f[1].Path != "theirs" || len(u.back(1).Conflicts) > 0 {
+			t.Errorf("the next turn is marked, too: %+v", f)
+		}
+	})
+}
+
+// Two turns that both outlive a daemon share what they cannot tell apart.
+func TestTurnsThatOutliveADaemonTogether(t *testing.T) {
+	u := newFolder(t, true)
+	ctx, both := context.Background(), []Folder{u.f, {"ses-2", u.top}}
+	for _, f := range both {
+		if err := u.e.Before(ctx, f, "r/1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.write("a", "1\n")
+	u.e = New(u.e.o)
+	for _, f := range both {
+		u.e.Warm(ctx, f)
+	}
+	for _, f := range both {
+		rec, err := u.e.After(ctx, f, "r/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.e.Settle(f)
+		rep, err := u.e.Show(ctx, f, []Step{{Changes: rec.Changes}}, "", false)
+		if err != nil || len(rep.Files) != 1 || !rep.Files[0].Shared {
+			t.Errorf("%s: %+v, %v", f.SessionID, rep.Files, err)
+		}
+	}
+}
+
+// Too much to be kept of other sessions' turns is any file, and so is what cannot be read.
+func TestWhatOthersChangedIsBounded(t *testing.T) {
+	u := newFolder(t, false)
+	if err := u.e.Before(context.Background(), u.f, "run/1"); err != nil {
+		t.Fatal(err)
+	}
+	long, list := &window{folder: u.f}, []Change{{Path: "a"}, {Path: strings.Repeat("b", maxBeside)}}
+	for _, c := range []struct {
+		which []int
+		want  bool
+	}{{[]int{1}, true}, {nil, true}} {
+		if err := u.e.leaveWord(long, u.top, list, c.which); err != nil {
+			t.Fatal(err)
+		}
+		s, release, err := u.e.acquire(context.Background(), u.f.SessionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[0].Shared = false
+		if err := u.e.shareBefore(context.Background(), s, u.f, list, u.top); err != nil || list[0].Shared != c.want {
+			t.Errorf("shared is %t, %v", list[0].Shared, err)
+		}
+		release()
+		u.sh("rm -r " + u.e.path(u.f, besideName) + " && mkdir " + u.e.path(u.f, besideName))
+	}
+}
+
+// A folder that was recorded a while before a turn's first call is recorded again where another session's turn has
+// ended since (found by a trial).
+func TestAnEarlyRecordIsMadeAgainAfterOthersTurns(t *testing.T) {
+	u := newFolder(t, true)
+	ctx, other := context.Background(), Folder{"ses-2", u.top}
+	u.e.Warm(ctx, other)
+	s, release, err := u.e.acquire(ctx, other.SessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.took = time.Second // as on a busy machine
+	release()
+	u.turnOf(func() { u.write("ours", "1\n") })
+	if err := u.e.Before(ctx, other, "r/1"); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := u.e.After(ctx, other, "r/1"); err != nil || rec.Files != 0 {
+		t.Errorf("a turn that did nothing has changed %d files, %v", rec.Files, err)
 	}
 }
 

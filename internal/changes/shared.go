@@ -1,11 +1,20 @@
 package changes
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"noused/internal/regular"
 )
 
 // window is the time of a turn that may change files below a folder.
@@ -47,6 +56,21 @@ func (e *Engine) openWindow(f Folder, top string, at time.Time) {
 	e.windows = append(e.windows, &window{folder: f, top: top, from: at})
 }
 
+// reopenWindow has a window for a turn that began under a former daemon, too.
+func (e *Engine) reopenWindow(ctx context.Context, s *session, f Folder) error {
+	e.mu.Lock()
+	w := e.windowOf(f)
+	e.mu.Unlock()
+	if w != nil {
+		return nil
+	}
+	m, err := readManifest(ctx, &s.memory, e.path(f, manifestName))
+	if err == nil && m != nil {
+		e.openWindow(f, m.Top, time.Time{})
+	}
+	return err
+}
+
 func (e *Engine) windowOf(f Folder) *window {
 	for _, w := range e.windows {
 		if w.folder.SessionID == f.SessionID && w.to.IsZero() {
@@ -56,8 +80,16 @@ func (e *Engine) windowOf(f Folder) *window {
 	return nil
 }
 
-// closeWindow forgets a window that nothing was recorded of, and all that no open one
-// was there with.
+// endedSince reports that another session's turn in the same folder ended after a moment that is fresh.
+func (e *Engine) endedSince(f Folder, top string, at time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own := &window{folder: f, top: top, from: at}
+	return slices.ContainsFunc(e.windows, func(w *window) bool { return !w.to.IsZero() && own.meets(w) })
+}
+
+// closeWindow forgets a window that nothing was recorded of, and what those have written that no open one
+// was there with. It keeps for a while that they have ended: see endedSince.
 func (e *Engine) closeWindow(f Folder) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,6 +97,7 @@ func (e *Engine) closeWindow(f Folder) {
 		w.to = time.Now()
 	}
 	kept := e.windows[:0]
+closed:
 	for _, w := range e.windows {
 		if w.to.IsZero() {
 			kept = append(kept, w)
@@ -73,10 +106,14 @@ func (e *Engine) closeWindow(f Folder) {
 		for _, open := range e.windows {
 			if open.to.IsZero() && open.from.Before(w.to) && overlap(open.top, w.top) {
 				kept = append(kept, w)
-				break
+				continue closed
 			}
 		}
+		if w.wrote = nil; time.Since(w.to) < fresh {
+			kept = append(kept, w)
+		}
 	}
+	clear(e.windows[len(kept):])
 	e.windows = kept
 }
 
@@ -106,6 +143,14 @@ func (e *Engine) share(ctx context.Context, s *session, f Folder, list []Change,
 			}
 		}
 		s.memory.give(s.memory.part.Size() - before) // the next one takes its place
+		if err := e.leaveWord(other, top, list, may[i]); err != nil {
+			return err
+		}
+	}
+	if own.from.IsZero() {
+		if err := e.shareBefore(ctx, s, f, list, top); err != nil {
+			return err
+		}
 	}
 	wrote := map[string]State{}
 	for _, c := range list {
@@ -129,6 +174,55 @@ func (e *Engine) share(ctx context.Context, s *session, f Folder, list []Change,
 		}
 	}
 	own.to, own.wrote = time.Now(), wrote
+	return nil
+}
+
+// maxBeside is how much is kept of what other sessions' turns have changed during one, in bytes.
+const maxBeside = 4 << 20
+
+// leaveWord keeps with another session's turn what this one has changed meanwhile: a daemon that is started before
+// that turn ends knows it from there. Where it is too much, an empty name says that it is anything.
+func (e *Engine) leaveWord(other *window, top string, list []Change, which []int) error {
+	if len(which) == 0 {
+		return nil
+	}
+	var text []byte
+	for _, n := range which {
+		text = append(append(text, filepath.Join(top, list[n].Path)...), 0)
+	}
+	f, err := os.OpenFile(e.path(other.folder, besideName), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	is, err := f.Stat()
+	if err == nil && is.Size()+int64(len(text)) > maxBeside {
+		text = []byte{0}
+	}
+	if err == nil {
+		_, err = f.Write(text)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// shareBefore marks what other sessions have changed under former daemons, in a turn that went on since.
+func (e *Engine) shareBefore(ctx context.Context, s *session, f Folder, list []Change, top string) error {
+	const most = maxBeside + 1<<10 // each turn that ends beside it may add an empty name
+	if err := s.memory.take(ctx, 3*most); err != nil {
+		return err
+	}
+	defer s.memory.give(3 * most)
+	text, err := regular.Read(e.path(f, besideName), most)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	theirs := map[string]bool{}
+	for name := range strings.SplitSeq(string(text), "\x00") {
+		theirs[name] = true
+	}
+	all := err != nil || bytes.HasPrefix(text, []byte{0}) || bytes.Contains(text, []byte{0, 0})
+	for n := range list {
+		list[n].Shared = list[n].Shared || all || theirs[filepath.Join(top, list[n].Path)]
+	}
 	return nil
 }
 

@@ -112,7 +112,8 @@ func TestLimitsOfAPrompt(t *testing.T) {
 	}
 }
 
-// A steer that ends its run at once, as the run is at its limit, is told so: it waited for ever (found by the simulator).
+// A steer that ends its run at once, as the run is at its limit, is told so. It waited for ever (found by the
+// simulator).
 func TestASteerThatWaitsAtALimit(t *testing.T) {
 	w := newWorld(t)
 	w.step(promptIn{p: protocol.PromptParams{Text: "go on", MaxCost: 0.02}})
@@ -122,7 +123,8 @@ func TestASteerThatWaitsAtALimit(t *testing.T) {
 	}
 	c := w.client("steer")
 	c.wait = true
-	w.step(promptIn{ticket: c, wait: true, p: protocol.PromptParams{Text: "instead", StreamingBehavior: protocol.KindSteer}})
+	p := protocol.PromptParams{Text: "instead", StreamingBehavior: protocol.KindSteer}
+	w.step(promptIn{ticket: c, wait: true, p: p})
 	if end := w.lastEnd(); end.Error == nil || end.Error.Code != protocol.OverBudget || w.waiting[c] {
 		t.Errorf("the run ends with %+v, and the steer still waits: %t", end.Error, w.waiting[c])
 	}
