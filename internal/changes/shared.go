@@ -207,14 +207,19 @@ func (e *Engine) leaveWord(other *window, top string, list []Change, which []int
 // shareBefore marks what other sessions have changed under former daemons, in a turn that went on since.
 func (e *Engine) shareBefore(ctx context.Context, s *session, f Folder, list []Change, top string) error {
 	const most = maxBeside + 1<<10 // each turn that ends beside it may add an empty name
-	if err := s.memory.take(ctx, 3*most); err != nil {
-		return err
-	}
-	defer s.memory.give(3 * most)
-	text, err := regular.Read(e.path(f, besideName), most)
+	is, err := os.Lstat(e.path(f, besideName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	size := most
+	if err == nil {
+		size = int(min(is.Size(), most))
+	}
+	if err := s.memory.take(ctx, 3*size); err != nil { // with the names of it
+		return err
+	}
+	defer s.memory.give(3 * size)
+	text, err := regular.Read(e.path(f, besideName), most)
 	theirs := map[string]bool{}
 	for name := range strings.SplitSeq(string(text), "\x00") {
 		theirs[name] = true
