@@ -52,6 +52,34 @@ func TestADrainEndsThoughADiskHangs(t *testing.T) {
 	})
 }
 
+// A disk that is too slow for the runs to be parked in time, and not for the sessions to be closed: the run is parked
+// as its session is closed. The next daemon took that for a crash (found by the simulator, seed 180002671).
+func TestARunIsParkedAsItsSessionIsClosed(t *testing.T) {
+	for range 8 { // a loop that can do two things does either
+		synctest.Test(t, func(t *testing.T) {
+			begun, disk := make(chan struct{}), &hanging{let: make(chan struct{})}
+			f := newFixtureOn(t, disk, t.TempDir(), offline.Model{}, hangsIn(begun), newRecorder())
+			id := f.session()
+			if _, err := f.start(id, "!t.x"); err != nil {
+				t.Fatal(err)
+			}
+			<-begun
+			disk.hangs.Store(true)
+			go func() {
+				_, _ = answered(f.queue(context.Background(), protocol.KindFollowUp, protocol.SteerParams{
+					Scope: protocol.Scope{SessionID: id}, Text: "more",
+				}))
+			}()
+			synctest.Wait()
+			time.AfterFunc(time.Second+parkTime+closeTime/2, func() { close(disk.let) })
+			f.Drain(time.Second)
+			if s, err := f.store.Peek(t.Context(), id); err != nil || s.Run == nil || !s.Run.Parked {
+				t.Errorf("the run is not parked: %+v, %v", s.Run, err)
+			}
+		})
+	}
+}
+
 // A session that is opened while the daemon stops is closed once its run is parked: it was closed before, and the
 // next daemon took that for a crash (found by the simulator).
 func TestARunThatIsTakenUpWhileTheDaemonStopsIsParked(t *testing.T) {

@@ -274,6 +274,9 @@ func (l *loop) serve() {
 	for {
 		select {
 		case <-l.stop:
+			if !l.m.resting() { // a disk that was slow kept it from its mailbox
+				l.failure = l.applyInput(drainNowIn{})
+			}
 			return
 		case in := <-l.mailbox:
 			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted || l.m.reopens {
