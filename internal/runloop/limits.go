@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"noused/internal/protocol"
 )
@@ -31,7 +32,7 @@ func (m *machine) overLimit() *protocol.Error {
 func (m *machine) limitReached() (why, next string) {
 	used, granted := m.treeUsage(), m.s.Run.Granted
 	tokens := used.InputTokens + used.OutputTokens
-	if granted.DayCost > m.today { // it was yesterday's
+	if granted.DayCost > m.today || !sameDay(m.s.Run.GrantedAt, m.now) {
 		granted.DayCost = 0
 	}
 	const again = "the next prompt starts a run that may use as much again, " +
@@ -47,6 +48,11 @@ func (m *machine) limitReached() (why, next string) {
 			"go on tomorrow, or set a higher limit in config.toml and start the daemon again"
 	}
 	return "", ""
+}
+
+// sameDay compares days of the daemon's time zone.
+func sameDay(a, b time.Time) bool {
+	return a.Local().Format(time.DateOnly) == b.Local().Format(time.DateOnly)
 }
 
 // dollars is a number of billionths as people write it.

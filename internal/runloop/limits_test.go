@@ -114,6 +114,35 @@ func TestARunGoesOnPastALimit(t *testing.T) {
 	}
 }
 
+// A leave to go on past the day's limit is for that day: tomorrow the run is asked again, once as much was spent.
+func TestALeaveForTheDayEndsAtMidnight(t *testing.T) {
+	w := newWorld(t)
+	w.m.limits, w.m.today = Limits{DayCost: 100}, 0
+	spend := func(today int64) {
+		w.step(deltaIn{w.m.gen, model.Delta{ToolCall: &model.ToolCall{ID: "c", Name: "t.x"}}})
+		w.m.today = today
+		w.step(deltaIn{w.m.gen, model.Delta{Stop: model.StopToolCalls}})
+		w.step(modelDoneIn{gen: w.m.gen})
+		w.step(toolDoneIn{w.m.gen, model.ToolResult{OK: true, Text: "a"}})
+	}
+	w.prompt("go on")
+	spend(100)
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: protocol.OptionContinue})
+	spend(199)
+	if w.m.phase != streaming {
+		t.Fatalf("asks after 99 of the 100 more\n%s", w.story())
+	}
+	w.clock = w.clock.AddDate(0, 0, 1)
+	spend(99)
+	if w.m.phase != streaming {
+		t.Fatalf("asks after 99 of the day's 100\n%s", w.story())
+	}
+	spend(100)
+	if w.m.question() == nil {
+		t.Fatalf("goes on past the limit of another day than that of the leave\n%s", w.story())
+	}
+}
+
 // What a run has cost is in the journal: after a restart it has cost as much, and
 // ends where it was to end.
 func TestALimitOutlivesARestart(t *testing.T) {

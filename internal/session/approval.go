@@ -177,7 +177,7 @@ func (s *State) decide(f ApprovalDecided) error {
 	answered.Decided = f
 	s.Run.Question = &answered
 	if q.Kind == protocol.ApprovalBudget && f.Outcome == protocol.OutcomeAllowed {
-		s.Run.Granted, s.Run.Question = q.Used, nil
+		s.Run.Granted, s.Run.GrantedAt, s.Run.Question = q.Used, q.At, nil
 	}
 	return nil
 }

@@ -54,7 +54,8 @@ type Run struct {
 
 	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
 	Question  *Question             // that was asked, until what it is about has begun or will not
-	Granted   Used                  // when somebody last let it go on past a limit
+	Granted   Used                  // when somebody was last asked who let it go on past a limit
+	GrantedAt time.Time             `json:",omitzero"` // when that was
 	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 	Outside   bool                  `json:",omitzero"` // its first turn is a call of an agent outside the daemon
 	Reported  bool                  `json:",omitzero"` // the end of a child in the background began it, of whose tree it is

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"noused/internal/protocol"
 	"noused/internal/runloop"
@@ -207,13 +208,24 @@ func (w *world) durable(id string) []byte {
 
 // factsOf are the records of a kind that a journal has.
 func factsOf[F any](journal []byte, kind string) (found []F) {
+	for _, r := range recordsOf[F](journal, kind) {
+		found = append(found, r.Data)
+	}
+	return found
+}
+
+// record is a line of a journal.
+type record[F any] struct {
+	At   time.Time
+	Type string
+	Data F
+}
+
+func recordsOf[F any](journal []byte, kind string) (found []record[F]) {
 	for line := range bytes.Lines(journal) {
-		var r struct {
-			Type string
-			Data F
-		}
+		var r record[F]
 		if bytes.Contains(line, []byte(`"`+kind+`"`)) && json.Unmarshal(line, &r) == nil && r.Type == kind {
-			found = append(found, r.Data)
+			found = append(found, r)
 		}
 	}
 	return found

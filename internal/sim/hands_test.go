@@ -57,6 +57,7 @@ func (m thinker) price(session string, u model.Usage) model.Usage {
 	m.l.w.mu.Lock()
 	defer m.l.w.mu.Unlock()
 	m.l.w.spent[session] = m.l.w.spent[session].Add(u)
+	m.l.w.costs[dayOf(time.Now())] += u.Cost
 	return u
 }
 

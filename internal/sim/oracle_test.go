@@ -325,6 +325,7 @@ func (w *world) announced(ev protocol.Event) {
 	w.noteAgent(ev)
 	w.noteChanges(ev)
 	w.noteChildren(ev)
+	w.noteDay(ev)
 	if e := sessiontest.Essence(ev); e != "" && !isApproval(ev) {
 		w.heard[at.SessionID] = append(w.heard[at.SessionID], e)
 	}

@@ -18,7 +18,7 @@ import (
 // readers come late and from nowhere; the client sends again what was not answered.
 func talk(t *testing.T, dir string, seed uint64, rough bool) (said []string, w *world) {
 	w = newWorld(t, dir, plan{seed: seed, clients: 2})
-	w.calm, w.spared = !rough, true
+	w.calm, w.spared, w.dayLimit = !rough, true, 0
 	w.boot()
 	c, reader := w.clients[0], w.clients[1]
 	w.meanwhile(func() bool { return w.life.ready })

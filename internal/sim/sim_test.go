@@ -165,6 +165,7 @@ var places = []string{
 	"a message is cut off",
 	"a power cut leaves holes",
 	"a power cut while a summary is made",
+	"a run is at the limit of the day",
 	"a run is given up after crashes",
 	"a steer skips a call",
 	"a torn line is cut off",

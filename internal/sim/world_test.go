@@ -117,6 +117,7 @@ type world struct {
 	touched   int               // how often calls have changed a file
 	running   map[string]string // the run of each session that has one
 	family
+	day
 	clients []*client
 	session []string // ids that clients know
 	reached map[string]int
@@ -354,6 +355,7 @@ func (l *life) run() {
 			}
 		},
 	}
+	o.Limits.DayCost, o.Spent = w.dayLimit, w.costSoFar
 	if w.families {
 		o.Models, o.Instructions, o.Worktrees = models{l}, teller{}, planter{l}
 		o.Limits.RunTokens = w.limit
@@ -677,9 +679,10 @@ func live(t *testing.T, dir string, p plan) (h history) {
 // newWorld is a history that has not begun.
 func newWorld(t *testing.T, dir string, p plan) *world {
 	must(t, os.MkdirAll(filepath.Join(dir, "shadow"), 0o700))
+	day := newDay(p.seed)
 	pcg := rand.NewPCG(p.seed, 0)
 	w := &world{
-		t: t, seed: p.seed, pcg: pcg, rng: rand.New(pcg), dir: dir, began: time.Now(),
+		t: t, seed: p.seed, pcg: pcg, rng: rand.New(pcg), dir: dir, began: time.Now(), day: day,
 		disk: newDisk(filepath.Join(dir, "shadow")), checker: protocoltest.NewChecker(),
 		stories: map[string]*sessiontest.Story{}, from: map[string]int{}, open: map[string]protocol.Approval{},
 		calls: map[string]int{}, told: map[string]string{}, reached: map[string]int{}, counts: map[string]int{},
