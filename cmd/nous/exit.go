@@ -107,7 +107,8 @@ func exitOfCode(code protocol.Code) int {
 
 // whatNext says what can be done about a command that was refused; "" where
 // the refusal says all there is.
-func whatNext(cmd *cobra.Command, why protocol.Reason) string {
+func whatNext(cmd *cobra.Command, wire *protocol.Error) string {
+	why := wire.Reason()
 	has := func(flag string) bool { return cmd.Flags().Lookup(flag) != nil }
 	switch {
 	case why == protocol.RunInProgress && has("if-running"):
@@ -118,10 +119,8 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 		return "--if-idle prompt starts one with the text"
 	case why == protocol.ApprovalResolved, why == protocol.NoSuchApproval:
 		return "nous approvals lists the approvals that wait"
-	case why == protocol.Forbidden && slices.Contains([]string{"approve", "deny", "set-approval-mode"}, cmd.Name()):
-		return "run it in a terminal of your own: what a run has started cannot answer for you"
-	case why == protocol.Forbidden && cmd.Name() == "prune":
-		return "run it in a terminal of your own"
+	case why == protocol.Forbidden && strings.Contains(wire.Message, "is for people"):
+		return "run it in a terminal of your own: what a run has started cannot do it for you"
 	case why == protocol.NoModel && os.Getenv("NOUSED_MODEL") != "" && cmd.Name() != "prompt": // which has said so
 		return "NOUSED_MODEL is set here, and the running daemon was started without it: nous stop, and the next command " +
 			"starts one that has it"
@@ -221,7 +220,7 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 		return exitFailed
 	}
 	a.Complain(wire.Text())
-	next := whatNext(cmd, wire.Reason())
+	next := whatNext(cmd, wire)
 	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.Fleet != nil {
 		next = "do it on " + a.far.Name +
 			" itself, or let those who send commands count as people there: approve = true in its [fleet]"

@@ -270,17 +270,15 @@ func (m *machine) startChild(c session.Child) {
 	}
 	b.created.Parent.Titles = append(b.created.Parent.Titles, s.Title)
 	b.start = childStart{root: b.root, approvals: c.Approvals, terms: c.Terms()}
-	mode := s.ApprovalMode
 	if run := s.Run; run != nil && run.ID == c.RunID {
 		b.root, b.start.root = m.root(), m.root()
 		b.start.approvals, b.start.terms.MaxCost = run.Approvals, run.Terms.MaxCost
-		mode = m.approvals()
 	}
 	if s.ToolsChosen {
 		b.facts = append(b.facts, session.ToolsSet{Tools: s.Tools})
 	}
-	if mode != protocol.ApprovalsAsk {
-		b.facts = append(b.facts, session.ApprovalModeSet{Mode: mode})
+	if s.ApprovalMode != protocol.ApprovalsAsk {
+		b.facts = append(b.facts, session.ApprovalModeSet{Mode: s.ApprovalMode})
 	}
 	if choice := m.inheritedModel(); choice != (model.Choice{}) {
 		b.facts = append(b.facts, session.ModelSet{Model: choice})

@@ -373,6 +373,35 @@ func TestATreeHasOneBudget(t *testing.T) {
 	f.heard.check(t)
 }
 
+// A script's run, which denies what would be asked, has its child's run deny it, too. The child's session asks
+// anyone who prompts it later.
+func TestAChildOfAScriptsRunDeniesInThatRunAlone(t *testing.T) {
+	f := newFamily(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newHearing(), nil)
+	id := f.session()
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id}, Text: agentCall(`{"prompt":"one two"}`), Approvals: protocol.ApprovalsDeny,
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Result.Release()
+	parent, err := f.store.Peek(t.Context(), id)
+	if err != nil || len(parent.Children) != 1 {
+		t.Fatalf("it has the children %v, %v", parent.Children, err)
+	}
+	child, err := f.store.Peek(t.Context(), parent.Children[0])
+	if err != nil || child.ApprovalMode != protocol.ApprovalsAsk {
+		t.Errorf("the child's mode is %s, %v", child.ApprovalMode, err)
+	}
+	journal, err := os.ReadFile(filepath.Join(f.dir, "sessions", child.ID+".jsonl"))
+	if err != nil || !strings.Contains(string(journal), `"approvals":"deny"`) {
+		t.Errorf("the child's run asks: %s, %v", journal, err)
+	}
+	f.stop()
+	f.events.done(t)
+	f.heard.check(t)
+}
+
 // hangsIn is a tool that hangs in the first child, and begun says when.
 func hangsIn(begun chan struct{}) tools {
 	var once sync.Once
