@@ -139,19 +139,9 @@ func (a *app) filesAt(all protocol.Changes, paths []string) ([]protocol.ChangedF
 	if len(paths) == 0 {
 		return all.Files, nil
 	}
-	here, _ := a.folder()
 	var found []protocol.ChangedFile
 	for _, path := range paths {
-		names := []string{filepath.Clean(path)}
-		if at := path; all.Folder != "" {
-			if !filepath.IsAbs(at) {
-				at = filepath.Join(here, at)
-			}
-			if rel, err := filepath.Rel(all.Folder, at); err == nil && filepath.IsLocal(rel) {
-				names = append(names, rel)
-			}
-		}
-		some := false
+		names, some := a.namesIn(all.Folder, path), false
 		for _, f := range all.Files {
 			if slices.ContainsFunc(names, func(name string) bool { return isAt(f.Path, name) || isAt(f.OldPath, name) }) {
 				found, some = append(found, f), true
@@ -162,6 +152,22 @@ func (a *app) filesAt(all protocol.Changes, paths []string) ([]protocol.ChangedF
 		}
 	}
 	return found, nil
+}
+
+// namesIn are the names of a file in a session's folder that a path may mean: as it is, or seen from here.
+func (a *app) namesIn(folder, path string) []string {
+	names := []string{filepath.Clean(path)}
+	if folder == "" {
+		return names
+	}
+	if !filepath.IsAbs(path) {
+		here, _ := a.folder()
+		path = filepath.Join(here, path)
+	}
+	if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
+		names = append(names, rel)
+	}
+	return names
 }
 
 func isAt(file, name string) bool {

@@ -73,7 +73,7 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 	if err != nil {
 		return err
 	}
-	p := protocol.RewindParams{Scope: scope, To: to, What: protocol.RewindBoth, DryRun: r.dry, Force: r.force}
+	p := protocol.RewindParams{Scope: scope, To: to, What: protocol.RewindBoth, DryRun: r.dry}
 	switch {
 	case r.files:
 		p.What = protocol.RewindFiles
@@ -81,8 +81,8 @@ func (a *app) rewind(ctx context.Context, scope protocol.Scope, name string, r r
 		p.What = protocol.RewindConversation
 	}
 	dry := p
-	dry.DryRun, dry.Force = true, nil
-	if err := checkForce(ctx, a, protocol.Rewind, dry, r.force); err != nil {
+	dry.DryRun = true
+	if p.Force, err = checkForce(ctx, a, protocol.Rewind, dry, scope, r.force); err != nil {
 		return err
 	}
 	done, err := fetch(ctx, a, protocol.Rewind, p, func(done protocol.Rewound) {
@@ -129,31 +129,40 @@ func (a *app) noteStays(ctx context.Context, scope protocol.Scope) {
 	}
 }
 
-// checkForce refuses a path to force that is not in conflict: it may be misspelt.
+// checkForce returns the files that paths to force mean, as the daemon names them, and refuses one that is not in
+// conflict: it may be misspelt.
 func checkForce[P protocol.Params](ctx context.Context, a *app, command protocol.Def[P, protocol.Rewound], dry P,
-	paths []string,
-) error {
+	scope protocol.Scope, paths []string,
+) (files []string, err error) {
 	if len(paths) == 0 {
-		return nil
+		return nil, nil
 	}
 	plan, err := client.Call(ctx, a.daemonSender(), command, dry)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	all, err := client.Call(ctx, a.daemonSender(), protocol.GetChanges, protocol.GetChangesParams{Scope: scope})
+	if err != nil {
+		return nil, err
 	}
 	for _, path := range paths {
-		if !slices.ContainsFunc(plan.Conflicts, func(c protocol.RewindConflict) bool { return c.Path == path }) {
-			return cmdline.Errorf("--force %s: it is not in conflict; nous rewind --dry-run lists what is",
+		names := append([]string{path}, a.namesIn(all.Folder, path)...)
+		i := slices.IndexFunc(plan.Conflicts, func(c protocol.RewindConflict) bool { return slices.Contains(names, c.Path) })
+		if i < 0 {
+			return nil, cmdline.Errorf("--force %s: it is not in conflict; nous rewind --dry-run lists what is",
 				plain.OneLine(path, plain.LineWidth))
 		}
+		files = append(files, plan.Conflicts[i].Path)
 	}
-	return nil
+	return files, nil
 }
 
 func (a *app) undoRewind(ctx context.Context, scope protocol.Scope, name string, r rewinding) error {
-	p := protocol.UndoRewindParams{Scope: scope, RewindID: name, DryRun: r.dry, Force: r.force}
+	p := protocol.UndoRewindParams{Scope: scope, RewindID: name, DryRun: r.dry}
 	dry := p
-	dry.DryRun, dry.Force = true, nil
-	if err := checkForce(ctx, a, protocol.UndoRewind, dry, r.force); err != nil {
+	dry.DryRun = true
+	var err error
+	if p.Force, err = checkForce(ctx, a, protocol.UndoRewind, dry, scope, r.force); err != nil {
 		return err
 	}
 	done, err := fetch(ctx, a, protocol.UndoRewind, p, a.printRewound)
