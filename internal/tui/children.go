@@ -246,7 +246,9 @@ func (m *model) showChildren(w *childWatch, calls []transcript.Delegation) {
 		if last[c.Child] == c.CallID {
 			child.Doing, child.Said = w.board.Does(id, m.opts.Now())
 			child.Asks, child.Working = info.WaitingFor != "", info.Working != nil || info.RunState == protocol.StateRunning
-			child.Began, child.Over = beganOf(info), known && !child.Working && info.LastStopReason != ""
+			if child.Began = beganOf(info); known && !child.Working {
+				child.Ended = info.LastStopReason
+			}
 		}
 		m.talk.SetChild(c.CallID, child)
 	}

@@ -21,10 +21,10 @@ const maxChildren = 1024 // of which something is kept
 type Child struct {
 	ID      string
 	Working bool
-	Over    bool      // its run has ended, though the call may not say so yet
-	Began   time.Time // its run
-	Doing   string    // its call, or what it waits for; "" is nothing
-	Said    string    // the last line of what it said
+	Ended   protocol.StopReason // of its run, though the call may not say so yet, or ever; "" goes on
+	Began   time.Time           // its run
+	Doing   string              // its call, or what it waits for; "" is nothing
+	Said    string              // the last line of what it said
 	Usage   protocol.Usage
 	Asks    bool // it waits for a person
 	Gone    bool // it was deleted
@@ -155,14 +155,22 @@ func task(list []argument) string {
 	return cell.Line(text, maxHead)
 }
 
+// endedAlone tells whether a child's run has ended, and its call does not say how.
+func (c Child) endedAlone(b *block) bool {
+	return c.Ended != "" && (b.Call.State == conversation.Waiting ||
+		b.Call.State == conversation.Lost && c.Ended != protocol.StopCompleted) // a later run may have completed
+}
+
 // state is how far a call is: as far as its child. Calls that run at the same time are told one after the other.
 func (t *Transcript) state(b *block) conversation.CallState {
 	if isAgent(b) {
 		switch c := t.childOf(b); {
 		case c.Working:
 			return conversation.Running
-		case c.Over && b.Call.State == conversation.Waiting:
+		case c.endedAlone(b) && c.Ended == protocol.StopCompleted:
 			return conversation.Succeeded
+		case c.endedAlone(b):
+			return conversation.Failed
 		}
 	}
 	return b.Call.State
@@ -188,6 +196,10 @@ func (t *Transcript) agentFacts(b *block) []string {
 	switch {
 	case c.Asks:
 		facts = append(facts, "asks")
+	case c.endedAlone(b):
+		if c.Ended != protocol.StopCompleted {
+			facts = append(facts, string(c.Ended))
+		}
 	case b.Call.State == conversation.Skipped, b.Call.State == conversation.Lost,
 		t.state(b) == conversation.Waiting:
 		facts = append(facts, b.Call.State.String())

@@ -42,7 +42,7 @@ func TestACallShowsItsChild(t *testing.T) {
 		ID: "ses-2", Working: true, Began: noon, Doing: "bash 2s", Said: "ok 14 of 20",
 		Usage: protocol.Usage{InputTokens: 3200, OutputTokens: 47, Cost: cost},
 	})
-	tr.SetChild("k2", Child{ID: "ses-3", Over: true, Said: "It has four parts."})
+	tr.SetChild("k2", Child{ID: "ses-3", Ended: protocol.StopCompleted, Said: "It has four parts."})
 	see := func(want ...string) {
 		t.Helper()
 		got := viewed(tr)
@@ -57,7 +57,7 @@ func TestACallShowsItsChild(t *testing.T) {
 	if !tr.Animating() {
 		t.Error("nothing moves while a child works")
 	}
-	tr.SetChild("k1", Child{ID: "ses-2", Over: true, Gone: true})
+	tr.SetChild("k1", Child{ID: "ses-2", Ended: protocol.StopCompleted, Gone: true})
 	tr.Apply(done(first, "All 20 pass."), noon)
 	see("✓ agent  Run the tests · explore  1.2 s, deleted")
 	if got := viewed(tr); strings.Contains(got, "All 20 pass.") {
@@ -72,6 +72,28 @@ func TestACallShowsItsChild(t *testing.T) {
 		ID: "ses-4", Working: true, Began: noon.Add(-time.Minute), Asks: true, Doing: "waits for approval",
 	})
 	see("! agent  Measure  asks, 1 min 03 s, in the background")
+}
+
+// The call of a child that was stopped says so, while the calls beside it go on and once the run has ended without a
+// result of it.
+func TestACallSaysThatItsChildWasStopped(t *testing.T) {
+	tr := fresh(Look{Width: 80})
+	tr.Apply(protocol.AgentStart{Ref: here}, noon)
+	apply(tr, said("m1", "assistant", "Two look.", call("k1", "agent", `{"prompt":"Run the tests"}`),
+		call("k2", "agent", `{"prompt":"Read the manual"}`))...)
+	tr.SetChild("k1", Child{ID: "ses-2", Working: true, Began: noon})
+	tr.SetChild("k2", Child{ID: "ses-3", Ended: protocol.StopAborted})
+	see := func(want string) {
+		t.Helper()
+		if got := ansi.Strip(viewed(tr)); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	see("✗ agent  Read the manual  aborted")
+	tr.Apply(protocol.AgentEnd{Ref: here, StopReason: protocol.StopAborted}, noon)
+	see("✗ agent  Read the manual  aborted")
+	tr.SetChild("k2", Child{ID: "ses-3", Ended: protocol.StopCompleted}) // somebody has prompted it since
+	see("? agent  Read the manual  no result")
 }
 
 // A conversation that was left is come back to where it was, with what was folded and in focus.
@@ -160,11 +182,14 @@ func fiftyChildren(look Look) *Transcript {
 
 // workOf tells what a child of fiftyChildren says.
 func workOf(tr *Transcript, i int, said string) {
-	tr.SetChild(fmt.Sprint("k", i), Child{
-		ID: fmt.Sprint("ses-", i), Working: i%5 != 0, Over: i%5 == 0, Asks: i%10 == 1, Began: noon,
-		Doing: "grep 9s", Said: said,
+	c := Child{
+		ID: fmt.Sprint("ses-", i), Working: i%5 != 0, Asks: i%10 == 1, Began: noon, Doing: "grep 9s", Said: said,
 		Usage: protocol.Usage{InputTokens: 3200, OutputTokens: int64(40 + i)},
-	})
+	}
+	if !c.Working {
+		c.Ended = protocol.StopCompleted
+	}
+	tr.SetChild(fmt.Sprint("k", i), c)
 }
 
 func TestGoldenFiftyChildren(t *testing.T) {
