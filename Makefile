@@ -112,7 +112,7 @@ sim-mutants: ## whether the simulator finds each small change that breaks someth
 
 # There is no tag yet: the first release, the first version with images, the first with
 # approvals, and the last of each day since.
-RELEASES ?= $(or $(shell git tag --list 'v*'),54218db6 262dcc3 a2380f48 66696f08 1e80ca12 1e0936c3)
+RELEASES ?= $(or $(shell git tag --list 'v*'),54218db6 262dcc3 a2380f48 66696f08 1e80ca12 1e0936c3 8380d342)
 upgrade-matrix: ## live runs from every released version (RELEASES) to this one and back, by kill, stop and restart
 	NOUSED_TEST_RELEASES='$(RELEASES)' go test -count=1 -run 'TestUpgradeMatrix$$' -timeout 2h -v ./cmd/noused
 
