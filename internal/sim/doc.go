@@ -1,5 +1,5 @@
 // Package sim holds the simulator: a test that runs the real session store, run
-// loop, command table and event log with simulated hands, so that one seed decides
+// loop, tool registry, command table and event log with simulated hands, so that one seed decides
 // everything: what is scheduled next, what clients send, how disks fail, when the
 // daemon is killed and when power is cut. All of it is in the tests, with the build tag
 // sim: "make sim SEEDS=50" runs them, "make sim SEED=7" shows one history with its trace,
@@ -17,7 +17,8 @@
 //
 // In half of the worlds models call agent: in the foreground, several at once, in the background,
 // with a child that there is, and in children. Some children have a worktree, another model, a named
-// agent or a hosted one, and in some worlds a tree has a limit of tokens. Clients prompt, steer, abort and
+// agent or a hosted one, in some worlds a tree has a limit of tokens, and in some a day has one of what it
+// costs, with midnight in the middle. Clients prompt, steer, abort and
 // delete children as they do other sessions.
 //
 // What sessions change is in folders of the simulator's, which are recorded, rewound and put

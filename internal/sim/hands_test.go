@@ -6,12 +6,20 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
 	"noused/internal/model/offline"
-	"noused/internal/runloop"
+	"noused/internal/proc"
 	"noused/internal/session/sessiontest"
+	"noused/internal/tool"
+	"noused/internal/tool/registry"
 )
 
 // own is the daemon's own model.
@@ -61,40 +69,57 @@ func (m thinker) price(session string, u model.Usage) model.Usage {
 	return u
 }
 
-// hands has three tools: t.x may be called, t.ask asks first, agent has a child session.
-type hands struct{ l *life }
+// What the first signal of a process that is asked for starts must not belong to the bubble of a history.
+func init() { signal.Notify(make(chan os.Signal, 1), unix.SIGCHLD) }
 
-var _ runloop.Tools = hands{}
-
-func (hands) List(context.Context, model.Scope) []model.ToolInfo {
-	return []model.ToolInfo{
-		{ToolSpec: model.ToolSpec{Name: "agent"}, Module: "agent", Healthy: true, Delegates: true},
-		{ToolSpec: model.ToolSpec{Name: "t.ask"}, Module: "t", Healthy: true},
-		{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true},
+// newTools is the real registry with two modules, whose calls are made by call: that of t has t.x, which may be called,
+// and t.ask, which asks first. The daemon's own has agent, for a child session.
+func newTools(workdir string, call tools) *registry.Registry {
+	describe := func(name string, own bool, operations ...string) *tool.Descriptor {
+		d := &tool.Descriptor{
+			Name: name, Kind: tool.KindTool, Protocol: "simulated", Sandbox: tool.SandboxNone, Workdir: workdir,
+			Bare: own, Jobs: own,
+		}
+		for _, name := range operations {
+			d.Operations = append(d.Operations, tool.Operation{Name: name, Params: []byte(`{"type":"object"}`)})
+		}
+		return d
 	}
+	return registry.New(registry.Options{
+		Descriptors: []*tool.Descriptor{describe("noused", true, tool.Agent), describe("t", false, "x", "ask")},
+		Dialects: map[string]tool.Dialect{
+			"simulated": func(d *tool.Descriptor, _ *proc.Supervisor, _ *zap.Logger) tool.Host {
+				return &module{&tool.Manifest{Operations: d.Operations}, call}
+			},
+		},
+		Workdir: workdir, OutputDir: filepath.Join(workdir, "outputs"), Environ: []string{},
+	})
 }
 
-func (hands) Has(_ context.Context, _ model.Scope, name string) bool {
-	return name == "t.x" || name == "t.ask" || name == "agent"
+// tools makes the calls of all modules.
+type tools func(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+
+// module is one without a process.
+type module struct {
+	manifest *tool.Manifest
+	call     tools
 }
 
-func (hands) Try(context.Context, model.Scope)            {}
-func (hands) Servers(model.Scope) []model.ServerInfo      { return nil }
-func (hands) Check(model.Server) error                    { return nil }
-func (hands) Ready(context.Context, model.Scope) []string { return nil }
-func (hands) Jobs(string) []model.Job                     { return nil }
-func (hands) EndSession(context.Context, string)          {}
-func (hands) Expand(_ context.Context, _ model.Scope, text string) (model.Expanded, error) {
-	return model.Expanded{Text: text}, nil
+func (m *module) Describe(context.Context) (*tool.Manifest, error) { return m.manifest, nil }
+func (m *module) Close(context.Context)                            {}
+func (m *module) Call(ctx context.Context, _ string, inv model.Invocation, progress func(model.ToolUpdate),
+) model.ToolResult {
+	return m.call(ctx, inv, progress)
 }
 
-func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	w := h.l.w
+// call is one of a tool's, which waits for the driver twice.
+func (l *life) call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	w := l.w
 	w.mu.Lock()
-	if w.calls[inv.ID]++; w.calls[inv.ID] > 1 && !h.l.gone() {
+	if w.calls[inv.ID]++; w.calls[inv.ID] > 1 && !l.gone() {
 		w.fail("call %s is made for the %d. time", inv.ID, w.calls[inv.ID])
 	}
-	if !h.l.gone() {
+	if !l.gone() {
 		w.mayCall(inv)
 		w.vow("called: "+inv.ID, inv.SessionID, func(all map[string]*sessiontest.Story) bool {
 			return all[inv.SessionID] != nil && all[inv.SessionID].Calls[inv.ID]
@@ -102,11 +127,11 @@ func (h hands) Call(ctx context.Context, inv model.Invocation, progress func(mod
 	}
 	w.mu.Unlock()
 	for range 2 {
-		if err := h.l.stopUntil(ctx, "call of "+inv.Name+" as "+inv.ID); err != nil {
+		if err := l.stopUntil(ctx, "call of "+inv.Name+" as "+inv.ID); err != nil {
 			return model.ToolResult{Error: &model.ToolError{Code: "cancelled", Message: err.Error()}}
 		}
 		w.mu.Lock()
-		if !h.l.gone() && ctx.Err() == nil {
+		if !l.gone() && ctx.Err() == nil {
 			w.touch(inv.SessionID)
 		}
 		w.mu.Unlock()

@@ -37,10 +37,8 @@ import (
 // the real server is between the clients and the run loop, in real time. A seed decides
 // what the clients do, and nothing what comes of it first.
 
-// quick has tools that are done at once.
-type quick struct{ hands }
-
-func (quick) Call(_ context.Context, _ model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+// quick is a call that is done at once.
+func quick(_ context.Context, _ model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	progress(model.ToolUpdate{Delta: "working"})
 	return model.ToolResult{OK: true, Text: "done"}
 }
@@ -70,9 +68,10 @@ func (h *host) start() {
 	h.number++
 	number, ids, mu := h.number, 0, sync.Mutex{}
 	log := event.New(fmt.Sprint("epoch-", number), 16<<20, time.Now)
+	tools := newTools(h.dir, quick)
 	hub := runloop.NewHub(runloop.Options{
 		Store: store, Model: offline.Model{}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
-		Tools: quick{}, Policy: rules{}, Modules: nobody{}, Events: log, Now: time.Now, Workdir: h.dir,
+		Tools: tools, Policy: rules{}, Modules: nobody{}, Events: log, Now: time.Now, Workdir: h.dir,
 		NewID: func(prefix string) string {
 			mu.Lock()
 			defer mu.Unlock()
@@ -107,6 +106,7 @@ func (h *host) start() {
 	h.stop = func() { // as the daemon does: what runs is parked, then told, then nobody is left
 		cancel()
 		hub.Drain(10 * time.Second)
+		tools.Close(context.Background())
 		commands()
 		log.Close()
 		events()

@@ -336,9 +336,10 @@ func (l *life) run() {
 		l.ids++
 		return fmt.Sprintf("%s%d-%d", prefix, l.number, l.ids)
 	}
+	tools := newTools(w.dir, l.call)
 	o := runloop.Options{
 		Store: store, Model: thinker{l, own.Name}, ModelInfo: own,
-		Tools: hands{l}, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
+		Tools: tools, Policy: rules{}, Modules: nobody{}, Events: l, Now: time.Now, Workdir: w.dir,
 		NewID: newID, Agents: l.guests(newID), Changes: recorder{l}, Children: w.bounds(),
 		Fault: func(id string, err error) {
 			w.mu.Lock()
@@ -368,6 +369,7 @@ func (l *life) run() {
 	w.mu.Unlock()
 	_ = l.hub.Run(l.ctx)
 	l.hub.Drain(10 * time.Second)
+	tools.Close(context.Background())
 	l.log.Close()
 	if err := store.Close(); err != nil {
 		w.mu.Lock()
