@@ -190,7 +190,8 @@ func (e *Engine) leaveWord(other *window, top string, list []Change, which []int
 	for _, n := range which {
 		text = append(append(text, filepath.Join(top, list[n].Path)...), 0)
 	}
-	f, err := os.OpenFile(e.path(other.folder, besideName), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	file := e.path(other.folder, besideName)
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,10 @@ func (e *Engine) leaveWord(other *window, top string, list []Change, which []int
 	if err == nil {
 		_, err = f.Write(text)
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil || is.Size() > 0 {
+		return err
+	}
+	return syncPath(filepath.Dir(file))
 }
 
 // shareBefore marks what other sessions have changed under former daemons, in a turn that went on since.
