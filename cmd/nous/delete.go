@@ -26,9 +26,10 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:     "delete SESSION…",
 		Aliases: []string{"rm"},
 		Short:   "Delete sessions for good, without asking, and print their ids",
-		Long: `Delete sessions for good, without asking, and print their ids. One that runs
-is not deleted; branches of a session are sessions of their own and stay. When
-the active session is deleted, the newest of the others becomes that.
+		Long: `Delete sessions for good, without asking, and print their ids. SESSION is an id,
+the beginning of one, or a whole title. A session that runs is not deleted. The
+branches of a session are sessions of their own and stay. When the active session
+is deleted, the newest of the others becomes that.
 A session with child sessions is deleted with --children, and they with it, the
 children first. Worktrees stay, and are named.
 
@@ -81,7 +82,7 @@ that has it stays, and so do those above it.`,
 // deleteSession yields what could not be deleted: why, for each.
 func (a *app) deleteSession(ctx context.Context, name string, tree, children bool) iter.Seq[error] {
 	return func(yield func(error) bool) {
-		id, err := lookup.SessionID(ctx, a.daemonSender(), name)
+		id, err := lookup.SessionToDelete(ctx, a.daemonSender(), name)
 		switch {
 		case err != nil:
 		case children:

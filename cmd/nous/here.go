@@ -96,7 +96,7 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 // daemon --session.
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
-	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system",
+	case "acp", "sessions", "new", "switch", "branch", "search", "show", "export", "system",
 		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "trust",
 		"models", "usage", "status", "prune",
 		"approvals", "approve", "deny":

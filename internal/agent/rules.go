@@ -34,7 +34,7 @@ func (s *Session) Judge(inv model.Invocation, mode string, answers [][]byte) mod
 	case d.Verdict == policy.Deny && asked.Verdict == policy.Deny:
 		v.Code, v.Why = model.Forbidden, "a rule denies it: "+d.Pattern
 	case d.Verdict == policy.Deny:
-		v.Code, v.Why = model.Denied, inv.Name+" needs your approval and there is no terminal; see --approvals"
+		v.Code = model.Denied // the run loop says why nobody is asked
 	case d.Verdict == policy.Ask:
 		v.Always, v.NotOnce = c.always(s.name), !once
 	}

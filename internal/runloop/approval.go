@@ -142,7 +142,18 @@ func (m *machine) judged(inv *model.Invocation) model.Verdict {
 	}
 	v := m.judge(*inv, string(m.approvals()), answers)
 	inv.Path = v.Path
+	if v.Code == model.Denied {
+		v.Why = m.whyDenied(inv.Name)
+	}
 	return v
+}
+
+// whyDenied says why a call is denied that has to be asked about.
+func (m *machine) whyDenied(name string) string {
+	if m.s.ApprovalMode == protocol.ApprovalsDeny {
+		return name + " needs your approval, and the approval mode of this session is deny; see nous set-approval-mode"
+	}
+	return name + " needs your approval and there is no terminal; see --approvals"
 }
 
 // approvals is the approval mode of the run.

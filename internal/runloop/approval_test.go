@@ -387,8 +387,15 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 	w.step(promptIn{nil, protocol.PromptParams{Text: "alone", Approvals: protocol.ApprovalsDeny}, false, nil, nil})
 	w.boot() // the run goes on without anybody to ask
 	w.say(toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
-	if !strings.HasPrefix(w.lastResult(), "denied: ") {
-		t.Errorf("a run that asks nobody got %q", w.lastResult())
+	if got := w.lastResult(); got != "denied: t.y needs your approval and there is no terminal; see --approvals" {
+		t.Errorf("a run that asks nobody got %q", got)
+	}
+	w.finish()
+	w.step(approvalModeIn{mode: protocol.ApprovalsDeny})
+	w.prompt("go on")
+	w.say(toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
+	if got := w.lastResult(); !strings.HasPrefix(got, "denied: t.y ") || !strings.Contains(got, "mode of this session is deny") {
+		t.Errorf("in a session that asks nobody it got %q", got)
 	}
 	w.finish()
 }

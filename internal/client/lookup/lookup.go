@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"noused/internal/client"
@@ -51,6 +52,24 @@ func SessionID(ctx context.Context, daemon client.Sender, name string) (string, 
 		return "", err
 	}
 	return pickSession(name, all)
+}
+
+// SessionToDelete is SessionID, for what cannot be taken back: the beginning of a title is too little.
+func SessionToDelete(ctx context.Context, daemon client.Sender, name string) (string, error) {
+	id, err := SessionID(ctx, daemon, name)
+	if err != nil || strings.HasPrefix(id, name) || strings.HasPrefix(id, "ses-"+name) || strings.HasSuffix(id, name) {
+		return id, err
+	}
+	all, err := Sessions(ctx, daemon, "")
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(s protocol.SessionInfo) bool { return s.SessionID == id })
+	if i < 0 || all[i].Title != name {
+		return "", fmt.Errorf("%s begins the title of %s, and a session is deleted for good: want its id, or its whole title",
+			plain.OneLine(name, 30), id)
+	}
+	return id, nil
 }
 
 func pickSession(name string, all []protocol.SessionInfo) (string, error) {

@@ -160,7 +160,7 @@ func verdict(name string, asked, d policy.Decision) model.Verdict {
 		f := denied(name, d.Pattern)
 		v.Code, v.Why = f.Code, f.Message
 	default:
-		v.Code, v.Why = model.Denied, name+" needs your approval and there is no terminal; see --approvals"
+		v.Code = model.Denied // the run loop says why nobody is asked
 	}
 	if d.Offer != nil {
 		if rule, err := json.Marshal(d.Offer); err == nil {
