@@ -51,12 +51,17 @@ func (a *app) listAgents(ctx context.Context) error {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fmt.Errorf("list_agents: decode reply: %w", err)
 	}
-	named, err := a.listNamed(ctx)
+	there, err := a.listNamed(ctx)
 	if err != nil {
 		return err
 	}
+	named := there.Named
+	leftOut := slices.DeleteFunc(there.LeftOut, func(problem string) bool { return !strings.Contains(problem, "/agents/") })
 	if a.JSON {
-		list, err := json.Marshal(map[string]any{"named_agents": named})
+		list, err := json.Marshal(struct {
+			Named   []protocol.NamedAgent `json:"named_agents"`
+			LeftOut []string              `json:"left_out"`
+		}{named, leftOut})
 		if err == nil {
 			a.JSONLine(plain.Joined(raw, list))
 		}
@@ -82,6 +87,9 @@ func (a *app) listAgents(ctx context.Context) error {
 	}
 	a.Println("")
 	a.Table([]string{"NAMED AGENT", "ABOUT", "FILE"}, rows)
+	for _, problem := range leftOut {
+		a.Notef("left out: %s", problem)
+	}
 	return nil
 }
 

@@ -14,9 +14,9 @@ import (
 
 // namedAgents are the names that --as takes.
 func (a *app) namedAgents(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	list, err := a.listNamed(cmd.Context())
+	r, err := a.listNamed(cmd.Context())
 	var names []string
-	for _, one := range list {
+	for _, one := range r.Named {
 		if strings.HasPrefix(one.Name, typed) {
 			names = append(names, one.Name+"\t"+one.Description)
 		}
@@ -24,17 +24,17 @@ func (a *app) namedAgents(cmd *cobra.Command, _ []string, typed string) ([]strin
 	return completions(names, err)
 }
 
-// listNamed are the named agents of the folder. A daemon too old to be asked about one has none.
-func (a *app) listNamed(ctx context.Context) ([]protocol.NamedAgent, error) {
+// listNamed asks for the named agents of the folder. A daemon too old to be asked about one has none.
+func (a *app) listNamed(ctx context.Context) (r protocol.Skills, err error) {
 	dir, err := a.folder()
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	r, err := request(ctx, a, protocol.ListSkills, protocol.ListSkillsParams{Workdir: dir})
+	r, err = request(ctx, a, protocol.ListSkills, protocol.ListSkillsParams{Workdir: dir})
 	if errors.Is(err, client.ErrUnsupported) {
-		return nil, nil
+		return protocol.Skills{}, nil
 	}
-	return r.Named, err
+	return r, err
 }
 
 // mustHaveNamed refuses a daemon that is too old for named agents: it would make the run with all tools.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"unicode/utf8"
 
@@ -272,6 +274,9 @@ func attachments(files []string) ([]protocol.AttachmentParams, error) {
 		}
 		if file == "" || !utf8.ValidString(path) {
 			return nil, cmdline.Errorf("--image %q: want the name of a file", file)
+		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, cmdline.Errorf("--image %s: no such file or directory", file)
 		}
 		list = append(list, protocol.AttachmentParams{Path: path})
 	}
