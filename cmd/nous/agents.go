@@ -56,7 +56,7 @@ func (a *app) listAgents(ctx context.Context) error {
 		return err
 	}
 	named := there.Named
-	leftOut := slices.DeleteFunc(there.LeftOut, func(problem string) bool { return !strings.Contains(problem, "/agents/") })
+	leftOut := slices.DeleteFunc(there.LeftOut, func(why string) bool { return !strings.Contains(why, "/agents/") })
 	if a.JSON {
 		list, err := json.Marshal(struct {
 			Named   []protocol.NamedAgent `json:"named_agents"`

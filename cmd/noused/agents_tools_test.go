@@ -74,25 +74,13 @@ func TestAHostedAgentCallsOurTools(t *testing.T) {
 func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 	h := newHost(t, "", "[[policy.rule]]\ntool = \"bash\"\ndecision = \"ask\"\ncommand = [\"echo\"]\n"+
 		"[[policy.rule]]\ntool = \"bash\"\ndecision = \"deny\"\ncommand = [\"rm\"]")
-	answer := func(option string) {
-		t.Helper()
-		pending := h.state().PendingApprovals
-		if len(pending) != 1 {
-			t.Fatalf("got %+v, want one question", pending)
-		}
-		if _, err := client.Call(context.Background(), h.dial(), protocol.Approve, protocol.ApproveParams{
-			ApprovalID: pending[0].ApprovalID, Option: option,
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	const one = `{"command":"echo one"}`
 	for option, want := range map[string]string{
 		"once": "result one", "deny": "failed denied: the user does not allow this call",
 	} {
 		h.prompt("!named c1 mcp__noused__bash " + one + "\n!begin c1\n!tool bash " + one + "\n!done c1")
 		h.until("asks ask: bash: echo …")
-		answer(option)
+		h.answer(option)
 		got := h.until("run ends completed")
 		if !slices.Contains(got, want) || count(got, "call ") != 1 {
 			t.Errorf("%s: got %q, want %q and one call", option, got, want)
@@ -102,7 +90,7 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 	// The agent asks first.
 	h.prompt("!named c1 mcp__noused__bash " + one + "\n!may c1\n!tool bash " + one + "\n!done c1")
 	h.until("asks ask: MCP tool")
-	answer("once")
+	h.answer("once")
 	got := h.until("run ends completed")
 	if !slices.Contains(got, "result one") || count(got, "call ") != 1 || count(got, "asks ") != 0 {
 		t.Errorf("got %q, want one call and no other question", got)
@@ -111,9 +99,9 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 	// What it calls then is another thing.
 	h.prompt("!named c1 mcp__noused__bash " + one + "\n!may c1\n" + `!tool bash {"command":"echo other"}` + "\n!done c1")
 	h.until("asks ask: MCP tool")
-	answer("once")
+	h.answer("once")
 	h.until("asks ask: bash: echo …")
-	answer("deny")
+	h.answer("deny")
 	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
 		t.Errorf("got %q, want the other call denied", got)
 	}
@@ -122,11 +110,50 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 	const rm = `{"command":"rm x"}`
 	h.prompt("!named c1 mcp__noused__bash " + rm + "\n!may c1\n!tool bash " + rm + "\n!done c1")
 	h.until("asks ask: MCP tool")
-	answer("once")
+	h.answer("once")
 	if got := h.until("run ends completed"); !slices.ContainsFunc(got, func(line string) bool {
 		return strings.HasPrefix(line, "failed forbidden: ")
 	}) {
 		t.Errorf("got %q, want the call forbidden", got)
+	}
+}
+
+// What an agent makes of a yes is the call that was allowed, or another question: it cannot change the arguments once
+// they were shown, have a rule for one of our tools allow another, or call one that is not active.
+func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
+	h := newHost(t, "", "[[policy.rule]]\ntool = \"bash\"\ndecision = \"ask\"\ncommand = [\"echo\"]\n"+
+		"[[policy.rule]]\ntool = \"read\"\ndecision = \"allow\"\npath = [\"**\"]")
+	const one, other = `{"command":"echo one"}`, `{"command":"echo other"}`
+	h.prompt("!named c1 mcp__noused__bash " + one + "\n!may c1\n" +
+		`!tell {"sessionUpdate":"tool_call_update","toolCallId":"c1","rawInput":` + other + "}\n" +
+		"!tool bash " + other + "\n!done c1")
+	h.until("asks ask: MCP tool")
+	h.answer("once")
+	h.until("asks ask: bash: echo …")
+	h.answer("deny")
+	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
+		t.Errorf("got %q, want the other call denied", got)
+	}
+
+	h.prompt(`!tell {"sessionUpdate":"tool_call","toolCallId":"c2","title":"noused_bash","kind":"read","status":"pending",` +
+		`"locations":[{"path":"README"}],"rawInput":` + one + "}\n!may c2\n!tool bash " + one + "\n!done c2")
+	h.until("asks ask: bash: echo …")
+	h.answer("deny")
+	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
+		t.Errorf("got %q, want the call of bash denied", got)
+	}
+
+	if _, err := client.Call(context.Background(), h.dial(), protocol.SetActiveTools, protocol.SetActiveToolsParams{
+		Scope: protocol.Scope{SessionID: h.state().SessionID}, Tools: []string{"read"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.prompt("!named c3 mcp__noused__bash " + one + "\n!may c3\n!tool bash " + one + "\n!done c3")
+	h.until("asks ask: MCP tool")
+	h.answer("once")
+	got := h.until("run ends completed")
+	if !slices.Contains(got, "failed forbidden: bash is not active in this session") {
+		t.Errorf("got %q, want the call of bash forbidden", got)
 	}
 }
 

@@ -97,7 +97,8 @@ func (t *turn) merge(ctx context.Context, e event) (*call, error) {
 		t.end(c)
 		return c, nil
 	}
-	if said.RawInput.Kind() == '{' || said.RawInput != nil && said.RawInput.Kind() != 'n' && c.input == nil {
+	// What was told stays: it is what the rules, and a person, have allowed.
+	if !c.told && (said.RawInput.Kind() == '{' || said.RawInput != nil && said.RawInput.Kind() != 'n' && c.input == nil) {
 		c.input = said.RawInput
 		t.keep(&c.size[0], e.line)
 	}
@@ -194,9 +195,9 @@ func (c *call) answer(kinds ...string) {
 }
 
 // Call waits for a call, which may happen now.
-func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (model.ToolResult,
-	*model.ToolCall,
-) {
+func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate),
+	may func(ours model.ToolCall) bool,
+) (model.ToolResult, *model.ToolCall) {
 	if err := s.enter(ctx); errors.Is(err, model.ErrPaused) {
 		return model.ToolResult{Paused: true}, nil
 	} else if err != nil {
@@ -220,14 +221,14 @@ func (s *Session) Call(ctx context.Context, inv model.Invocation, progress func(
 	default: // nobody was asked: the session allows everything
 		c.answer(acp.AllowOnce, acp.AllowAlways)
 	}
-	return s.await(ctx, t, c, progress)
+	return s.await(ctx, t, c, progress, may)
 }
 
 // await waits for the end of a call. What else the agent does meanwhile is kept for the
 // next Stream. Where that cannot wait, the call is told as one that goes on.
-func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(model.ToolUpdate)) (model.ToolResult,
-	*model.ToolCall,
-) {
+func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(model.ToolUpdate),
+	may func(ours model.ToolCall) bool,
+) (model.ToolResult, *model.ToolCall) {
 	var held []event
 	bytes := 0
 	defer func() { t.in.unget(held...) }()
@@ -260,7 +261,7 @@ func (s *Session) await(ctx context.Context, t *turn, c *call, progress func(mod
 		switch {
 		case e.kind == called && t.calls[e.call.ID] == c:
 			_, _ = t.merge(ctx, e)
-		case e.kind == wanted && c.is(&e.serving.call):
+		case e.kind == wanted && c.is(&e.serving.call) && may(e.serving.call):
 			t.end(c)
 			return model.ToolResult{}, &e.serving.call
 		case e.kind == used:

@@ -41,9 +41,11 @@ type Agent interface {
 	Model
 	// Call waits for a call that a message has had, and lets it happen where the agent
 	// has asked. It fails only through its result. With ours the call has come to a tool of
-	// ours, which the caller runs in its place; Serve waits for its result.
-	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult,
-		ours *model.ToolCall)
+	// ours, with the arguments that it was told with, which the caller runs in its place; Serve
+	// waits for its result. Call asks may before that: where that says no, the call of our tool
+	// is one more of the next message.
+	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate),
+		may func(ours model.ToolCall) bool) (res model.ToolResult, ours *model.ToolCall)
 	// Judge says what the rules make of a call, as [Policy].Judge does. What the agent has
 	// not asked about is allowed: it happens in any case.
 	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict

@@ -304,37 +304,49 @@ func (l *loop) callFor(ctx context.Context, call model.ToolCall, client string) 
 }
 
 // callTheirs waits for a call of the hosted agent's own. One that has come to a tool of ours,
-// as was asked about, is made here: what forbids it by now holds.
+// as was asked about, is made here.
 func (l *loop) callTheirs(ctx context.Context, gen int, inv model.Invocation) model.ToolResult {
-	res, ours := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u}) })
+	var v model.Verdict
+	res, ours := l.agent.Call(ctx, inv, func(u model.ToolUpdate) { _ = l.post(ctx, toolUpdateIn{gen, u}) },
+		func(ours model.ToolCall) (ok bool) {
+			as := inv
+			as.ToolCall = ours
+			v, ok = l.mayBecome(ctx, as)
+			return ok
+		})
 	if ours == nil {
 		return res
 	}
-	inv.ToolCall, inv.Allowed, inv.Option = *ours, true, ""
-	if l.env.Policy != nil {
-		v := l.env.Policy.Judge(inv, string(protocol.ApprovalsAuto), nil)
-		if v.Guarded && v.Decision != model.Deny {
-			if guard := l.env.Policy.Guard(ctx, inv); guard.Decision == model.Deny {
-				v = guard
-			}
-		}
-		l.env.Audit(ruleAudit(l.id, inv.ToolCall, v))
-		switch {
-		case v.Failure != nil:
-			res = *v.Failure
-		case v.Decision == model.Deny:
-			res = model.Failed(v.Code, v.Why)
-		}
-		if v.Failure != nil || v.Decision == model.Deny {
-			l.agent.Answer(ours.ID, res)
-			return res
-		}
-		inv.Path = v.Path
-		if v.Arguments != nil {
-			inv.Arguments = v.Arguments
-		}
+	l.env.Audit(ruleAudit(l.id, *ours, v))
+	inv.ToolCall, inv.Allowed, inv.Option, inv.Path = *ours, true, "", v.Path
+	if v.Arguments != nil {
+		inv.Arguments = v.Arguments
 	}
 	res = l.callOurs(ctx, gen, inv)
 	l.agent.Answer(ours.ID, res)
 	return res
+}
+
+// mayBecome judges a call of a tool of ours that the agent's call has come to. What the rules, or nobody but the
+// agent's word for it, have allowed as the agent's own must be allowed as ours; what a person has allowed must not be
+// denied. Else it is told, judged and asked about as a call of its own.
+func (l *loop) mayBecome(ctx context.Context, inv model.Invocation) (v model.Verdict, ok bool) {
+	v, err := query(ctx, l.env.hub, l.id, func(m *machine) (model.Verdict, error) {
+		if m.s.Run == nil {
+			return model.Verdict{}, errAborted
+		}
+		if _, refused := m.refusal(inv.ToolCall); refused {
+			return model.Verdict{Decision: model.Deny}, nil
+		}
+		return m.judged(&inv), nil
+	})
+	asked := inv.Option != "" // and a person said yes
+	if err != nil || v.Failure != nil || v.Decision != model.Allow && (v.Decision != model.Ask || !asked) {
+		return v, false
+	}
+	if v.Guarded {
+		guard := l.env.Policy.Guard(ctx, inv)
+		return v, guard.Decision != model.Deny && (guard.Decision != model.Ask || asked)
+	}
+	return v, true
 }
