@@ -60,6 +60,19 @@ func TestAPromptOnATerminalAsksThere(t *testing.T) {
 	s.Exit()
 }
 
+// Once the input has ended, what is typed is no answer, and that is told.
+func TestAPromptSaysThatItsInputHasEnded(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	s := asks(t, d, "echo one")
+	waits := state(t, d.Socket).PendingApprovals
+	s.Press("ctrl+d")
+	s.Wait("the input has ended here: answer in another terminal with nous approve or nous deny")
+	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "once"})
+	s.Wait("allowed (once) by ", "✓ bash")
+	s.Exit()
+}
+
 // The first answer from anywhere ends the asking: what is half typed then is no
 // answer to the next approval.
 func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {

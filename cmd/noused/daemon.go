@@ -451,6 +451,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	add(func() error {
 		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, lines, d.log)
 	})
+	lines.Held = budget.New(d.cfg.MaxLine) // a hosted agent takes nothing of what people have
 	d.serveAgents(drained, add, lines)
 	add(func() error { return d.debug.serve(drained) })
 	add(func() error { return d.pruning.run(stopping) })

@@ -193,8 +193,13 @@ func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) erro
 	if errors.Is(err, errTyped) {
 		err = nil
 	}
-	if got {
+	switch {
+	case got:
 		q.answer(ctx, line)
+	case q.noMore:
+		fmt.Fprintln(q.c.Err)
+		q.dangle = false
+		q.c.Notef("the input has ended here: answer in another terminal with nous approve or nous deny")
 	}
 	return err
 }
