@@ -25,6 +25,13 @@ import (
 func resolve(t *testing.T, args []string, env map[string]string, file string) (Config, string, error) {
 	t.Helper()
 	home := t.TempDir()
+	cfg, err := resolveIn(t, home, args, env, file)
+	return cfg, home, err
+}
+
+// resolveIn is resolve in a home that is there.
+func resolveIn(t *testing.T, home string, args []string, env map[string]string, file string) (Config, error) {
+	t.Helper()
 	path := filepath.Join(home, ".config", "noused", "config.toml")
 	if file != "" {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -42,13 +49,12 @@ func resolve(t *testing.T, args []string, env map[string]string, file string) (C
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := resolveConfig(fs, func(name string) string {
+	return resolveConfig(fs, func(name string) string {
 		if name == "HOME" {
 			return home
 		}
 		return strings.ReplaceAll(env[name], "HOME", home)
 	})
-	return cfg, home, err
 }
 
 func workdir(t *testing.T) string {

@@ -13,8 +13,8 @@ import (
 type sandboxSettings struct {
 	Hidden  proc.Hidden // what of the user's they cannot read
 	Network bool        // it is open
-	Hide    []string    // as the file has it
-	Read    []string    // as the file has it
+	Hide    []string    // of the file, absolute
+	Read    []string    // of the file, absolute
 }
 
 // sandbox is the section [sandbox], which only the file can have. own is the
@@ -40,7 +40,7 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 			s.Hidden.Except = append(s.Hidden.Except, proc.Resolve(dir))
 		}
 	}
-	s.Read = r.paths("sandbox.read", func(path string, from origin) {
+	s.Read = r.paths("sandbox.read", func(_, path string, from origin) {
 		switch real := proc.Resolve(path); {
 		case within(proc.Resolve(r.home()), real):
 			r.fail(from, "%s has all that is hidden in the home folder: name the paths in it that tools may read", path)
@@ -50,32 +50,31 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 			s.Hidden = s.Hidden.Open(real)
 		}
 	})
-	s.Hide = r.paths("sandbox.hide", func(path string, from origin) {
-		if path == "/" {
+	s.Hide = r.paths("sandbox.hide", func(text, path string, from origin) {
+		switch {
+		case path == "/":
 			r.fail(from, "nothing could be read without /")
+		case !filepath.IsAbs(text) && !strings.HasPrefix(text+"/", "~/"): // it would hide nothing that is meant
+			r.fail(from, "got %s, want a path that begins with / or ~/", text)
 		}
 		s.Hidden = s.Hidden.Shut(path)
 	})
-	_, from := r.file.find("sandbox.hide")
-	for _, path := range s.Hide {
-		if !filepath.IsAbs(path) && !strings.HasPrefix(path+"/", "~/") {
-			r.fail(from, "got %s, want a path that begins with / or ~/", path) // else it would hide nothing
-		}
-	}
 	return s
 }
 
-// paths calls do for each path of a key's array, and returns them as the file has them.
-func (r *resolver) paths(key string, do func(path string, from origin)) []string {
+// paths calls do for each path of a key's array, as the file has it and absolute, and returns the
+// absolute ones.
+func (r *resolver) paths(key string, do func(text, path string, from origin)) (paths []string) {
 	v, from := r.file.find(key)
 	if v == nil {
 		return nil
 	}
-	texts := r.asTexts(v, from)
-	for _, text := range texts {
-		do(r.absolute(text, from), from)
+	for _, text := range r.asTexts(v, from) {
+		path := r.absolute(text, from)
+		do(text, path, from)
+		paths = append(paths, path)
 	}
-	return texts
+	return paths
 }
 
 // ownsPath reports whether a path is the daemon's own or lies in what is, which has no links
