@@ -18,6 +18,7 @@ import (
 func (d *Daemon) warm() {
 	d.tools.Warm()
 	d.unused()
+	d.warnOf(d.tools.Ignored()...)
 	for _, err := range d.tools.Errors() {
 		if strings.Contains(err.Error(), filepath.Join(d.cfg.ConfigDir, mcpfile.Name)) { // the others were told
 			d.log.Error("MCP server not loaded", zap.Error(err))
@@ -33,6 +34,13 @@ func (d *Daemon) unused() {
 			Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place),
 		})
 		d.log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
+	}
+}
+
+// warnOf tells the log what is not as somebody may believe.
+func (d *Daemon) warnOf(what ...string) {
+	for _, text := range what {
+		d.log.Warn(text)
 	}
 }
 
@@ -67,10 +75,12 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 		d.log.Error("model", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}
+	warnings := d.tools.Ignored()
 	if waits != "" {
-		d.log.Warn(waits)
-		r.Errors = append(r.Errors, waits)
+		warnings = append(warnings, waits)
 	}
+	d.warnOf(warnings...)
+	r.Errors = append(r.Errors, warnings...)
 	d.hub.ModelsChanged(modelsPatience) // a module may be one
 	return r
 }
@@ -129,7 +139,8 @@ func (d *Daemon) waits(cfg Config) string {
 	if text != "" {
 		last = text + " and " + last
 	}
-	return fmt.Sprintf("%s differs in %s from what this daemon runs with: nous restart applies it", cfg.Policy.Config, last)
+	return fmt.Sprintf("%s differs in %s from what this daemon runs with: nous restart applies it",
+		cfg.Policy.Config, last)
 }
 
 // modelsPatience is how long sessions that are busy are waited for when models change.

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
 )
 
 // What a reload does not apply is known by its name, for every key of the file that has another
@@ -34,8 +37,8 @@ func TestWhatAReloadDoesNotApply(t *testing.T) {
 		{"notify.command = [\"true\"]\nnotify.on = [\"run_end\"]\nnotify.after = \"1s\"", []string{"[notify]"}},
 		{"retention.sessions_older = \"90d\"", []string{"[retention]"}},
 		{
-			"retention.sessions_larger = \"1GiB\"\nretention.tool_output_older = \"9d\"\nretention.tool_output_larger = \"1GiB\"" +
-				"\nretention.audit_larger = \"9MiB\"",
+			"retention.sessions_larger = \"1GiB\"\nretention.tool_output_older = \"9d\"\n" +
+				"retention.tool_output_larger = \"1GiB\"\nretention.audit_larger = \"9MiB\"",
 			[]string{"[retention]"},
 		},
 		{"changes.max = \"2MiB\"", []string{"[changes]"}},
@@ -58,7 +61,8 @@ func TestWhatAReloadDoesNotApply(t *testing.T) {
 		{"policy.allow = [\"read\"]\npolicy.ask = [\"bash\"]\npolicy.deny = [\"write\"]", nil},
 		{"model.provider = \"openai\"\nmodel.name = \"m\"\nmodel.base_url = \"http://box/v1\"\nmodel.wire = \"chat\"\n" +
 			"model.api_key_env = \"K\"\nmodel.effort = \"low\"\nmodel.context_window = 9000\nmodel.max_output_tokens = 9\n" +
-			"model.timeout = \"1m\"\nmodel.extra = { temperature = 0 }\nfallback = [\"openai/x\"]\nsmall_model = \"openai/x\"", nil},
+			"model.timeout = \"1m\"\nmodel.extra = { temperature = 0 }\nfallback = [\"openai/x\"]\n" +
+			"small_model = \"openai/x\"", nil},
 		{"model.provider = \"offline\"\nmodel.delay = \"1ms\"\ndefault_agent = \"codex\"", nil},
 		{"model.system = \"Be brief.\"\nmodel.max_steps = 7", []string{"model.system", "model.max_steps"}},
 		{"providers.box.base_url = \"http://box/v1\"\nagent.codex.tools = false", nil},
@@ -106,5 +110,27 @@ func TestAReloadSaysWhatOnlyARestartApplies(t *testing.T) {
 	d.write("noused/config.toml", "limits = ]\n", 0o600)
 	if got := d.reload(); len(got) != 1 || strings.Count(got[0], "toml:") != 1 {
 		t.Errorf("got %q of a file that is no TOML, want it said once", got)
+	}
+}
+
+// A field of a descriptor that does nothing is told at each reload, and in the log of a start: the tool
+// is there all the same.
+func TestAReloadNamesFieldsThatDoNothing(t *testing.T) {
+	d := newDaemon(t)
+	d.write("tools/odd.json", `{"name":"odd","kind":"tool","capabilities":[],"sandbx":"workdir",
+		"transport":{"type":"stdio","command":["true"]}}`, 0o600)
+	told := "tool descriptor " + filepath.Join(d.Dir, "tools", "odd.json") +
+		": sandbx does nothing: there is no such field, did you mean sandbox?"
+	for _, added := range [][]string{{"odd"}, nil} {
+		r, err := client.Call(t.Context(), d.dial(), protocol.ReloadTools, protocol.ReloadToolsParams{})
+		if err != nil || !slices.Equal(r.Added, added) || !slices.Equal(r.Errors, []string{told}) {
+			t.Errorf("got %+v %v, want the error %q", r, err, told)
+		}
+	}
+	d.Stop()
+	d.Start()
+	d.Stop()
+	if log := d.Log.String(); strings.Count(log, told) != 3 {
+		t.Errorf("the log of two reloads and a start has it %d times", strings.Count(log, told))
 	}
 }

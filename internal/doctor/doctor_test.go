@@ -313,6 +313,12 @@ func TestWhatIsBroken(t *testing.T) {
 				}
 			},
 		},
+		"a misspelt field of a descriptor": {
+			breakIt: func(w *world) {
+				w.write("tools/good.json", strings.Replace(descriptor("good", "../bin/good"), "{", `{"sandbx":"workdir",`, 1), 0o600)
+			},
+			status: Warn, area: Tools, what: "good.json: sandbx does nothing: there is no such field, did you mean sandbox?",
+		},
 		"corrupt lines": {
 			breakIt: func(w *world) {
 				text := strings.SplitAfter(w.read(journal), "\n")
@@ -887,7 +893,8 @@ func TestFallbacksAndHooks(t *testing.T) {
 	const wrong = "[[hook]]\non = \"before\"\n"
 	w.write("project/.noused/config.toml", wrong, 0o600)
 	got := told()
-	if last := got[len(got)-1]; last.Status != Warn || !strings.Contains(last.What, file+":2: hook.on: there is no \"before\"") ||
+	if last := got[len(got)-1]; last.Status != Warn ||
+		!strings.Contains(last.What, file+":2: hook.on: there is no \"before\"") ||
 		last.Fix != "correct it; nothing of it holds, as you do not trust it" {
 		t.Errorf("got %+v of a wrong file that nobody trusts", last)
 	}
