@@ -103,6 +103,7 @@ var layers = []layer{
 	{pattern: "internal/hookfile", ours: []string{"internal/mcpfile", "internal/regular", "internal/tomlfile"}},
 	{pattern: "internal/notify", ours: []string{"internal/alert", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool", ours: []string{
+		"internal/cmdline",
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
 		"internal/jsonschema", "internal/model", "internal/regular",
 	}, logs: true},

@@ -111,6 +111,9 @@ func runCheck(cmd *cobra.Command, file, workdir string, o check.Options) (failed
 	if err != nil {
 		return 0, fmt.Errorf("check %s: %w", file, err)
 	}
+	for _, what := range d.Ignored {
+		fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %-30s  %s\n", "warn", "descriptor", what)
+	}
 	return printFindings(cmd.OutOrStdout(), findings), nil
 }
 

@@ -25,6 +25,13 @@ import (
 func resolve(t *testing.T, args []string, env map[string]string, file string) (Config, string, error) {
 	t.Helper()
 	home := t.TempDir()
+	cfg, err := resolveIn(t, home, args, env, file)
+	return cfg, home, err
+}
+
+// resolveIn is resolve in a home that is there.
+func resolveIn(t *testing.T, home string, args []string, env map[string]string, file string) (Config, error) {
+	t.Helper()
 	path := filepath.Join(home, ".config", "noused", "config.toml")
 	if file != "" {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -42,13 +49,12 @@ func resolve(t *testing.T, args []string, env map[string]string, file string) (C
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := resolveConfig(fs, func(name string) string {
+	return resolveConfig(fs, func(name string) string {
 		if name == "HOME" {
 			return home
 		}
 		return strings.ReplaceAll(env[name], "HOME", home)
 	})
-	return cfg, home, err
 }
 
 func workdir(t *testing.T) string {
@@ -212,9 +218,8 @@ func TestConfigOfTheSandbox(t *testing.T) {
 			},
 			[]string{"src/x", ".bashrc", ".config/git/config", ".cargo/bin/cargo", ".tools/bin/tool"},
 		},
-		{`hide = ["~/src", "/srv/x/", "beside", "~/.cargo"]`, []string{
-			".ssh/id", "src/x", "/srv/x/y",
-			".config/noused/beside", ".cargo/bin/cargo",
+		{`hide = ["~/src", "/srv/x/", "~/.cargo"]`, []string{
+			".ssh/id", "src/x", "/srv/x/y", ".cargo/bin/cargo",
 		}, []string{"go/x"}},
 		{`hide = []`, []string{".ssh/id"}, nil},
 		{
@@ -575,6 +580,18 @@ func TestConfigErrors(t *testing.T) {
 		},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
 		{"hiding nothing", nil, nil, "[sandbox]\nhide = [\"\"]\n", "FILE:2: sandbox.hide: is empty"},
+		{
+			"hiding what lies nowhere", nil, nil, "[sandbox]\nhide = [\"~/a\", \"secrets\"]\n",
+			"FILE:2: sandbox.hide: got secrets, want a path that begins with / or ~/",
+		},
+		{
+			"hiding by a variable", nil, nil, "[sandbox]\nhide = [\"$HOME/secret\"]\n",
+			"FILE:2: sandbox.hide: got $HOME/secret, want a path that begins with / or ~/",
+		},
+		{
+			"hiding another user's", nil, nil, "[sandbox]\nhide = [\"~else/x\"]\n",
+			"FILE:2: sandbox.hide: got ~else/x, want a path that begins with / or ~/",
+		},
 		{
 			"reading all", nil, nil, "[sandbox]\nread = [\"/\"]\n",
 			"FILE:2: sandbox.read: / has all that is hidden in the home folder: name the paths in it that tools may read",

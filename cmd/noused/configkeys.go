@@ -83,7 +83,8 @@ var fileKeys = []fileKey{
 	{"policy.deny", "array of patterns", "The tools that are never called. Deny counts before ask, and ask before allow."},
 	{"policy.approval_timeout", "time", "A question that nobody has answered by then is denied. Default: never."},
 
-	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, beside what they cannot in any case: " +
+	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, as paths that begin with / or ~/, " +
+		"beside what they cannot in any case: " +
 		"what in the home folder begins with a dot, but for toolchains and settings, mail, and what is the daemon's own."},
 	{
 		"sandbox.read", "array of paths",

@@ -13,6 +13,8 @@ import (
 type sandboxSettings struct {
 	Hidden  proc.Hidden // what of the user's they cannot read
 	Network bool        // it is open
+	Hide    []string    // of the file, absolute
+	Read    []string    // of the file, absolute
 }
 
 // sandbox is the section [sandbox], which only the file can have. own is the
@@ -38,7 +40,7 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 			s.Hidden.Except = append(s.Hidden.Except, proc.Resolve(dir))
 		}
 	}
-	r.paths("sandbox.read", func(path string, from origin) {
+	s.Read = r.paths("sandbox.read", func(_, path string, from origin) {
 		switch real := proc.Resolve(path); {
 		case within(proc.Resolve(r.home()), real):
 			r.fail(from, "%s has all that is hidden in the home folder: name the paths in it that tools may read", path)
@@ -48,24 +50,31 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 			s.Hidden = s.Hidden.Open(real)
 		}
 	})
-	r.paths("sandbox.hide", func(path string, from origin) {
-		if path == "/" {
+	s.Hide = r.paths("sandbox.hide", func(text, path string, from origin) {
+		switch {
+		case path == "/":
 			r.fail(from, "nothing could be read without /")
+		case !filepath.IsAbs(text) && !strings.HasPrefix(text+"/", "~/"): // it would hide nothing that is meant
+			r.fail(from, "got %s, want a path that begins with / or ~/", text)
 		}
 		s.Hidden = s.Hidden.Shut(path)
 	})
 	return s
 }
 
-// paths calls do for each path of a key's array.
-func (r *resolver) paths(key string, do func(path string, from origin)) {
+// paths calls do for each path of a key's array, as the file has it and absolute, and returns the
+// absolute ones.
+func (r *resolver) paths(key string, do func(text, path string, from origin)) (paths []string) {
 	v, from := r.file.find(key)
 	if v == nil {
-		return
+		return nil
 	}
 	for _, text := range r.asTexts(v, from) {
-		do(r.absolute(text, from), from)
+		path := r.absolute(text, from)
+		do(text, path, from)
+		paths = append(paths, path)
 	}
+	return paths
 }
 
 // ownsPath reports whether a path is the daemon's own or lies in what is, which has no links

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 func (d *Daemon) warm() {
 	d.tools.Warm()
 	d.unused()
+	d.warnOf(d.tools.Ignored()...)
 	for _, err := range d.tools.Errors() {
 		if strings.Contains(err.Error(), filepath.Join(d.cfg.ConfigDir, mcpfile.Name)) { // the others were told
 			d.log.Error("MCP server not loaded", zap.Error(err))
@@ -35,13 +37,20 @@ func (d *Daemon) unused() {
 	}
 }
 
+// warnOf tells the log what is not as somebody may believe.
+func (d *Daemon) warnOf(what ...string) {
+	for _, text := range what {
+		d.log.Warn(text)
+	}
+}
+
 // reload reads the rules, the tool descriptors, the keys, what chooses models and the agents
 // again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
 	d.reloading.Lock() // a signal and any client may ask for it
 	defer d.reloading.Unlock()
 	bad := d.rules.Reload()
-	problems := d.reloadModels()
+	problems, waits := d.reloadModels()
 	c := d.tools.Reload()
 	d.unused()
 	d.log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed),
@@ -66,19 +75,83 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 		d.log.Error("model", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}
+	warnings := d.tools.Ignored()
+	if waits != "" {
+		warnings = append(warnings, waits)
+	}
+	d.warnOf(warnings...)
+	r.Errors = append(r.Errors, warnings...)
 	d.hub.ModelsChanged(modelsPatience) // a module may be one
 	return r
+}
+
+// atStart are the keys and the tables of the configuration that only a start applies.
+var atStart = []struct {
+	name string
+	of   func(Config) any
+}{
+	{"socket", func(c Config) any { return c.Socket }},
+	{"debug_socket", func(c Config) any { return c.DebugSocket }},
+	{"state_dir", func(c Config) any { return c.StateDir }},
+	{"workdir", func(c Config) any {
+		if !c.WorkdirNamed {
+			return ""
+		}
+		return c.Workdir
+	}},
+	{"tools_dir", func(c Config) any { return c.ToolsDirs }},
+	{"max_line", func(c Config) any { return c.MaxLine }},
+	{"event_buffer", func(c Config) any { return c.EventBuffer }},
+	{"drain_timeout", func(c Config) any { return c.DrainTimeout }},
+	{"log_level", func(c Config) any { return c.LogLevel }},
+	{"builtin_tools", func(c Config) any { return c.BuiltinTools }},
+	{"model.system", func(c Config) any { return c.Model.System }},
+	{"model.max_steps", func(c Config) any { return c.Model.MaxSteps }},
+	{"policy.approval_timeout", func(c Config) any { return c.Policy.ApprovalTimeout }},
+	{"[limits]", func(c Config) any { return c.Limits }},
+	{"[children]", func(c Config) any { return c.Children }},
+	{"[notify]", func(c Config) any { return c.Notify }},
+	{"[sandbox]", func(c Config) any { // not what the folders of the user are now
+		return []any{c.Sandbox.Hide, c.Sandbox.Read, c.Sandbox.Network}
+	}},
+	{"[retention]", func(c Config) any { return c.Retention }},
+	{"[changes]", func(c Config) any { return c.ChangesMax }},
+	{"[fleet]", func(c Config) any { return c.Fleet }},
+}
+
+// notApplied names what only a start applies and is not as the daemon runs with.
+func notApplied(was, is Config) (names []string) {
+	for _, part := range atStart {
+		if !reflect.DeepEqual(part.of(was), part.of(is)) {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}
+
+// waits says which parts of the configuration wait for a restart, "" where none does.
+func (d *Daemon) waits(cfg Config) string {
+	names := notApplied(d.cfg, cfg)
+	if len(names) == 0 {
+		return ""
+	}
+	text, last := strings.Join(names[:len(names)-1], ", "), names[len(names)-1]
+	if text != "" {
+		last = text + " and " + last
+	}
+	return fmt.Sprintf("%s differs in %s from what this daemon runs with: nous restart applies it",
+		cfg.Policy.Config, last)
 }
 
 // modelsPatience is how long sessions that are busy are waited for when models change.
 const modelsPatience = 2 * time.Second
 
-// reloadModels reads the keys again, and which models and agents answer. After an error in the configuration
-// all stays as it was.
-func (d *Daemon) reloadModels() (problems []error) {
+// reloadModels reads the keys again, and which models and agents answer, and says which parts of the
+// configuration wait for a restart. After an error in the configuration all stays as it was.
+func (d *Daemon) reloadModels() (problems []error, waits string) {
 	cfg, err := d.read()
 	if err != nil {
-		return append(cfg.Problems, err)
+		return append(cfg.Problems, err), ""
 	}
 	was := d.models.Own()
 	d.models.replaceBy(cfg)
@@ -89,7 +162,7 @@ func (d *Daemon) reloadModels() (problems []error) {
 			modelText(is.Provider, is.Name)})
 	}
 	if err := d.models.problem(); err != nil {
-		return append(cfg.Problems, err)
+		return append(cfg.Problems, err), d.waits(cfg)
 	}
-	return cfg.Problems
+	return cfg.Problems, d.waits(cfg)
 }

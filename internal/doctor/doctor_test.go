@@ -313,6 +313,12 @@ func TestWhatIsBroken(t *testing.T) {
 				}
 			},
 		},
+		"a misspelt field of a descriptor": {
+			breakIt: func(w *world) {
+				w.write("tools/good.json", strings.Replace(descriptor("good", "../bin/good"), "{", `{"sandbx":"workdir",`, 1), 0o600)
+			},
+			status: Warn, area: Tools, what: "good.json: sandbx does nothing: there is no such field, did you mean sandbox?",
+		},
 		"corrupt lines": {
 			breakIt: func(w *world) {
 				text := strings.SplitAfter(w.read(journal), "\n")
@@ -884,6 +890,15 @@ func TestFallbacksAndHooks(t *testing.T) {
 	if diff := cmp.Diff(want, told()); diff != "" {
 		t.Errorf("(-want +got): %s", diff)
 	}
+	const wrong = "[[hook]]\non = \"before\"\n"
+	w.write("project/.noused/config.toml", wrong, 0o600)
+	got := told()
+	if last := got[len(got)-1]; last.Status != Warn ||
+		!strings.Contains(last.What, file+":2: hook.on: there is no \"before\"") ||
+		last.Fix != "correct it; nothing of it holds, as you do not trust it" {
+		t.Errorf("got %+v of a wrong file that nobody trusts", last)
+	}
+	w.write("project/.noused/config.toml", hook, 0o600)
 	w.must(hookfile.Trust(w.dir, project, []byte(hook), t0))
 	want[2] = Finding{Status: OK, Area: Hooks, What: file + " has 1 hook, which you trust"}
 	if diff := cmp.Diff(want, told()); diff != "" {
@@ -898,9 +913,10 @@ func TestFallbacksAndHooks(t *testing.T) {
 	if diff := cmp.Diff(want, told()); diff != "" {
 		t.Errorf("changed (-want +got): %s", diff)
 	}
-	w.write("project/.noused/config.toml", "[[hook]]\non = \"nowhere\"\n", 0o600)
-	got := told()
-	if last := got[len(got)-1]; last.Status != Fail || last.Area != Hooks || !strings.Contains(last.What, "nowhere") {
-		t.Errorf("got %+v of a file that cannot be read, want a failure", last)
+	w.write("project/.noused/config.toml", wrong, 0o600)
+	got = told()
+	if last := got[len(got)-1]; last.Status != Fail || last.Area != Hooks || !strings.Contains(last.What, "before") ||
+		last.Fix != "correct it; what its hooks guarded is denied until then" {
+		t.Errorf("got %+v of a file that was trusted and cannot be read, want a failure", last)
 	}
 }

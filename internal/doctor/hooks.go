@@ -46,9 +46,9 @@ func (e *exam) hooks(context.Context) {
 func (e *exam) hooksOf(dir string) {
 	file := filepath.Join(dir, hookfile.FileName)
 	text, err := hookfile.ProjectText(dir)
-	var now, before bool
+	now, before, unknown := hookfile.Trusted(filepath.Dir(e.ServersFile), dir, text)
 	if err == nil {
-		now, before, err = hookfile.Trusted(filepath.Dir(e.ServersFile), dir, text)
+		err = unknown
 	}
 	var list []hookfile.Hook
 	if err == nil && text != nil {
@@ -59,6 +59,8 @@ func (e *exam) hooksOf(dir string) {
 	one := len(list) == 1
 	const changed = "%s was changed since you trusted it: "
 	switch {
+	case err != nil && !before && unknown == nil:
+		e.warn(Hooks, "correct it; nothing of it holds, as you do not trust it", "%v", err)
 	case err != nil:
 		e.fail(Hooks, "correct it; what its hooks guarded is denied until then", "%v", err)
 	case text == nil && before:

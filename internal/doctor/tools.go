@@ -166,6 +166,9 @@ func (e *exam) descriptor(file string, taken map[string]string) {
 	}
 	taken[d.Name] = file
 	e.found = append(e.found, d)
+	for _, what := range d.Ignored {
+		e.warn(Tools, "correct or remove it; docs/tools.md describes every field", "tool descriptor %s: %s", file, what)
+	}
 	e.tool(d, fmt.Sprintf("%s %s (%s)", d.Kind, d.Name, file))
 }
 

@@ -90,7 +90,7 @@ func (s *Source) wrong(line int, field, problem string) error {
 
 func syntaxError(file string, err error) error {
 	line, field := tomlfile.Place(err)
-	return &Error{Place{File: file, Line: line}, field, err.Error()}
+	return &Error{Place{File: file, Line: line}, field, tomlfile.Message(err)}
 }
 
 func (s *Source) takeRules(v any, at places) error {

@@ -74,7 +74,7 @@ func TestReadConfigLeavesOtherKeysAlone(t *testing.T) {
 func TestMistakesInRules(t *testing.T) {
 	const head = "[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"no TOML", "[[policy.rule]\n", "r.toml:1: "},
+		{"no TOML", "[[policy.rule]\n", "r.toml:1: expected"},
 		{"cut off", head + "command = [\"git", "r.toml:4: "},
 		{"garbage", "\x00\x01\x02", "r.toml:1: "},
 		{"key twice", head + "tool = \"x\"\n", "r.toml:4: "},

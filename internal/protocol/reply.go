@@ -517,7 +517,8 @@ type ToolInfo struct {
 }
 
 // ToolsReloaded answers reload_tools with the modules that are new, changed and
-// gone. Errors name the descriptors that cannot be used, file and field.
+// gone. Errors name the descriptors that cannot be used, file and field, and what is wrong with
+// the configuration or waits for a restart.
 type ToolsReloaded struct {
 	Added   []string `json:"added"`
 	Changed []string `json:"changed"`

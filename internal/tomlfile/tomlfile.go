@@ -59,7 +59,10 @@ func Problem(path string, err error, message string) error {
 		at += ": " + key
 	}
 	if message == "" {
-		message = strings.TrimPrefix(err.Error(), "toml: ")
+		message = Message(err)
 	}
 	return fmt.Errorf("%s: %s", at, message)
 }
+
+// Message is an error of the decoder's without the decoder's name.
+func Message(err error) string { return strings.TrimPrefix(err.Error(), "toml: ") }

@@ -111,6 +111,9 @@ type Descriptor struct {
 	// Manifest is what a gevals extension answers to initialize, where that is known
 	// before: no process is started to hear it.
 	Manifest []byte
+	// Ignored says of each field of the file that it does nothing. Names that begin with $
+	// are for editors.
+	Ignored []string
 
 	environ []string // what the child inherits, Env included
 	source  string   // the text it was made from
@@ -154,7 +157,7 @@ type Transport struct {
 type document struct {
 	Name            string                   `json:"name"`
 	Kind            string                   `json:"kind"`
-	Transport       *Transport               `json:"transport"`
+	Transport       *transportDoc            `json:"transport"`
 	Capabilities    []string                 `json:"capabilities"`
 	Version         string                   `json:"version"`
 	Protocol        *string                  `json:"protocol"`
@@ -174,13 +177,20 @@ type document struct {
 	Headers         map[string]string        `json:"headers"`
 	Tools           []string                 `json:"tools"`
 	Trust           *string                  `json:"trust"`
+	Others          others                   `json:",embed"`
 
 	literal bool // values have no variables
+}
+
+type transportDoc struct {
+	Transport
+	Others others `json:",embed"`
 }
 
 type operationDoc struct {
 	Description string         `json:"description"`
 	Params      jsontext.Value `json:"params"`
+	Others      others         `json:",embed"`
 }
 
 // FieldError names the field of a descriptor that is wrong.
@@ -255,7 +265,12 @@ func describe(doc *document, source, dir, workdir string, environ []string) (*De
 		},
 		func() error { return d.checkKind() },
 		func() error { return d.setServer(doc, environ) },
-		func() error { return d.setTransport(doc.Transport, dir) },
+		func() error {
+			if doc.Transport == nil {
+				return field("transport", "missing")
+			}
+			return d.setTransport(&doc.Transport.Transport, dir)
+		},
 		func() error {
 			if doc.Capabilities == nil {
 				return field("capabilities", "missing")
@@ -283,6 +298,7 @@ func describe(doc *document, source, dir, workdir string, environ []string) (*De
 	if doc.SandboxRequired != nil {
 		d.SandboxRequired = *doc.SandboxRequired
 	}
+	d.Ignored = doc.ignored()
 	return d, nil
 }
 
@@ -322,9 +338,6 @@ func (d *Descriptor) checkKind() error {
 }
 
 func (d *Descriptor) setTransport(t *Transport, dir string) error {
-	if t == nil {
-		return field("transport", "missing")
-	}
 	if d.Protocol == MCP && t.Type == "sse" {
 		return field("transport.type", "%q is the older transport, which is not spoken: say \"http\", with the server's "+
 			"address for streamable HTTP (it often ends in /mcp where the other ends in /sse)", t.Type)

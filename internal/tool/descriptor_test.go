@@ -118,6 +118,37 @@ func TestADescriptorsDefaults(t *testing.T) {
 	}
 }
 
+// A descriptor may have more than we know (amplifier-protocols §1), and each such field is named: it
+// may be a misspelt one that guards something.
+func TestFieldsThatDoNothingAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{`{` + minimal + `}`, nil},
+		{`{` + minimal + `,"$schema":"https://x","config":{"sandbx":1},"env":{"sandbx":"1"},"operations":{"sandbx":` +
+			`{"params":{"type":"object","x-mine":1}}}}`, nil},
+		{`{` + minimal + `,"zeal":1,"Sandbox":"workdir","sandbx":"workdir"}`, []string{
+			"Sandbox does nothing: there is no such field, did you mean sandbox or sandbox_write or sandbox_required?",
+			"sandbx does nothing: there is no such field, did you mean sandbox?",
+			"zeal does nothing: there is no such field",
+		}},
+		{`{"name":"t","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["./t"],"sandbox":"workdir"},` +
+			`"operations":{"a":{"param":{}},"b":null}}`, []string{
+			"operations.a.param does nothing: there is no such field, did you mean params?",
+			"transport.sandbox does nothing: there is no such field",
+		}},
+	} {
+		d, err := parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.Ignored, c.want) {
+			t.Errorf("%s: got %q, want %q", c.text, d.Ignored, c.want)
+		}
+	}
+}
+
 func TestCommandsAreFoundInTheModulesOwnPath(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "gadget"), nil, 0o755); err != nil {

@@ -22,14 +22,16 @@ func ServerDescriptor(s mcpfile.Server, file, dir, workdir string, environ []str
 		Name: s.Name, Kind: KindTool, Protocol: &spoken, Capabilities: []string{}, Env: s.Env, Headers: s.Headers,
 		Tools:   s.Tools,
 		Timeout: given(s.Timeout), Trust: given(s.Trust), Sandbox: given(s.Sandbox), SandboxWrite: s.SandboxWrite,
-		literal:   true,
-		Transport: &Transport{Type: "stdio", Command: append([]string{s.Command}, s.Args...)},
+		literal: true,
+		Transport: &transportDoc{Transport: Transport{
+			Type: "stdio", Command: append([]string{s.Command}, s.Args...),
+		}},
 	}
 	if doc.Cwd = s.Cwd; s.Cwd != mcpfile.CwdSession {
 		doc.Cwd, doc.Workdir = "", s.Cwd
 	}
 	if s.URL != "" {
-		doc.Transport = &Transport{Type: "http", URL: s.URL}
+		doc.Transport = &transportDoc{Transport: Transport{Type: "http", URL: s.URL}}
 	}
 	d, err := describe(doc, s.Name+string(source), dir, workdir, environ)
 	if err != nil {

@@ -95,8 +95,9 @@ func (p *Printer) Usage(r protocol.UsageReport) {
 // Pruned lists what was removed, or is to be; thenRestart says how a changed configuration is read.
 func (p *Printer) Pruned(r protocol.Pruned, thenRestart string) {
 	if r.Limits == (protocol.PruneLimits{}) {
-		p.Notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = "+
-			"\"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then%s", r.Config, thenRestart)
+		p.Notef("nothing is ever removed, as the daemon was started without a [retention] in %s, which it reads only when "+
+			"it starts; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\n"+
+			"Write that into it, unless it has one by now, and then%s", r.Config, thenRestart)
 		return
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))

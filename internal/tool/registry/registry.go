@@ -225,6 +225,16 @@ func (r *Registry) Errors() []error {
 	return slices.Clone(r.errs)
 }
 
+// Ignored names the fields of descriptors that do nothing, with their files.
+func (r *Registry) Ignored() (list []string) {
+	for _, m := range r.all() {
+		for _, what := range m.desc.Ignored {
+			list = append(list, "tool descriptor "+m.desc.File+": "+what)
+		}
+	}
+	return list
+}
+
 // Unused returns the rules that no tool fits, as [tool.Unused] has it.
 func (r *Registry) Unused() []policy.Rule {
 	var all []*tool.Descriptor

@@ -387,7 +387,7 @@ func reloadTools(ctx context.Context, p Place, _ string) Outcome {
 	for _, list := range []struct {
 		what  string
 		names []string
-	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"cannot be used", r.Errors}} {
+	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"problems", r.Errors}} {
 		if len(list.names) > 0 {
 			lines = append(lines, list.what+": "+strings.Join(list.names, ", "))
 		}
