@@ -75,12 +75,17 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 		d.log.Error("model", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}
-	warnings := d.tools.Ignored()
-	if waits != "" {
-		warnings = append(warnings, waits)
+	ignored := d.tools.Ignored()
+	d.warnOf(ignored...)
+	for _, field := range ignored {
+		if strings.Contains(field, "did you mean") { // another may be there for another program
+			r.Errors = append(r.Errors, field)
+		}
 	}
-	d.warnOf(warnings...)
-	r.Errors = append(r.Errors, warnings...)
+	if waits != "" {
+		d.warnOf(waits)
+		r.Errors = append(r.Errors, waits)
+	}
 	d.hub.ModelsChanged(modelsPatience) // a module may be one
 	return r
 }

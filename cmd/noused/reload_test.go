@@ -117,7 +117,7 @@ func TestAReloadSaysWhatOnlyARestartApplies(t *testing.T) {
 // is there all the same.
 func TestAReloadNamesFieldsThatDoNothing(t *testing.T) {
 	d := newDaemon(t)
-	d.write("tools/odd.json", `{"name":"odd","kind":"tool","capabilities":[],"sandbx":"workdir",
+	d.write("tools/odd.json", `{"name":"odd","kind":"tool","capabilities":[],"sandbx":"workdir","author":"me",
 		"transport":{"type":"stdio","command":["true"]}}`, 0o600)
 	told := "tool descriptor " + filepath.Join(d.Dir, "tools", "odd.json") +
 		": sandbx does nothing: there is no such field, did you mean sandbox?"
