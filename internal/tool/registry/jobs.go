@@ -280,7 +280,8 @@ func (j *jobs) find(session, id string) (*job, error) {
 			known += ", " + o.id
 		}
 	}
-	return nil, tool.Faultf(tool.BadRequest, "id: there is no job %.80q in this session; there is %s", id, known)
+	return nil, tool.Faultf(tool.BadRequest, "id: there is no job %.80q in this session; there is %s. Jobs end with the "+
+		"daemon: what one wrote that ended so is in the file that was named as it began", id, known)
 }
 
 // Jobs are those of a session, by age.
