@@ -22,6 +22,9 @@ const maxLine = protocol.DefaultMaxLine
 // maxID is the longest id of a request, in bytes.
 const maxID = 256
 
+// maxDepth is how deep lists and objects may be nested in a line.
+const maxDepth = 100
+
 // Handler is told what the client says, in the order in which it says it. It must
 // not block for long: nothing else is read meanwhile.
 type Handler interface {
@@ -111,6 +114,10 @@ func (c *Conn) Serve(h Handler) error {
 
 // handleLine takes a line in.
 func (c *Conn) handleLine(h Handler, line []byte) {
+	if err := tooMuch(line); err != nil { // before anything is made of it
+		c.fail(nil, err)
+		return
+	}
 	var e envelope
 	if err := json.Unmarshal(line, &e); err != nil {
 		c.fail(nil, unreadable(err))
@@ -128,6 +135,17 @@ func (c *Conn) handleLine(h Handler, line []byte) {
 	default:
 		c.request(h, e)
 	}
+}
+
+// tooMuch refuses a line that would take many times its length in memory.
+func tooMuch(line []byte) *Error {
+	switch n, depth := protocol.Values(line, protocol.MaxValues); {
+	case n > protocol.MaxValues:
+		return Errorf(InvalidRequest, "the line has more than %d values in it", protocol.MaxValues)
+	case depth > maxDepth:
+		return Errorf(InvalidRequest, "the line is nested more than %d deep", maxDepth)
+	}
+	return nil
 }
 
 // unreadable tells a line that is no JSON from one that is no message.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +83,50 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 	out := serve(t, `{"jsonrpc":"2.0","id":1,"method":"x","params":{}}`+"\n")
 	if n := strings.Count(out, "\n"); n != 1 || !strings.Contains(out, `"code":-32602`) {
 		t.Errorf("got %q, want one error", out)
+	}
+}
+
+// A line that would take many times its length in memory is refused before anything is made of it,
+// and the next one is read.
+func TestALineOfTooMuchIsRefused(t *testing.T) {
+	const line = `{"jsonrpc":"2.0","method":"x","params":{"l":%s}}` + "\n"
+	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
+	for what, c := range map[string]struct{ list, want string }{
+		"many values": {"[" + strings.Repeat("0,", 90_000) + "0]", ""},
+		"too many":    {"[" + strings.Repeat("{},", 50_000) + "0]", "the line has more than 100000 values in it"},
+		"deep":        {nested(98), ""},
+		"too deep":    {nested(99), "the line is nested more than 100 deep"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			var told echo
+			conn := NewConn(strings.NewReader(fmt.Sprintf(line, c.list)+fmt.Sprintf(line, "[]")), &out)
+			if err := conn.Serve(&told); err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			lines := 2
+			if c.want != "" {
+				lines = 1
+			}
+			if got := out.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || len(told.odd) != lines {
+				t.Errorf("got %d notices and %q, want %d and %q", len(told.odd), got, lines, c.want)
+			}
+		})
+	}
+}
+
+// Nothing is made of a line that is refused.
+func TestARefusedLineTakesNoMemory(t *testing.T) {
+	line := []byte(`{"jsonrpc":"2.0","method":"x","params":[` + strings.Repeat(`{},`, 5<<20) + `0]}`)
+	c := NewConn(strings.NewReader(""), io.Discard)
+	defer c.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c.handleLine(&echo{}, line)
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 {
+		t.Errorf("a line of %d bytes took %d bytes", len(line), made)
 	}
 }
 

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -140,19 +142,25 @@ type item struct {
 	Hint        jsontext.Value `json:"hint"` // of an input
 }
 
-// list are the things of a list; what is no object is left out.
-func list(raw jsontext.Value) (all []item) {
-	var items []jsontext.Value
-	if raw.Kind() != '[' || json.Unmarshal(raw, &items, jsontext.AllowDuplicateNames(true)) != nil {
-		return nil
-	}
-	for _, raw := range items {
-		var s item
-		if raw.Kind() == '{' && json.Unmarshal(raw, &s, jsontext.AllowDuplicateNames(true)) == nil {
-			all = append(all, s)
+// list are the things of a list, one at a time; what is no object is left out. Nothing is copied but
+// the thing: lists in lists do not take their length at each level.
+func list(raw jsontext.Value) iter.Seq[item] {
+	return func(yield func(item) bool) {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
+		if begin, err := dec.ReadToken(); err != nil || begin.Kind() != '[' {
+			return
+		}
+		for dec.PeekKind() != ']' {
+			raw, err := dec.ReadValue()
+			if err != nil {
+				return
+			}
+			var s item
+			if raw.Kind() == '{' && json.Unmarshal(raw, &s, jsontext.AllowDuplicateNames(true)) == nil && !yield(s) {
+				return
+			}
 		}
 	}
-	return all
 }
 
 // plain is a string that may be an id.
@@ -171,7 +179,7 @@ func shortened(raw jsontext.Value, most int) string {
 
 func readOptions(raw jsontext.Value) (all []option) {
 	room := maxOffered
-	for _, s := range list(raw) {
+	for s := range list(raw) {
 		id, ok := plain(s.ID)
 		if !ok || len(all) == maxOptions || slices.ContainsFunc(all, func(o option) bool { return o.ID == id }) {
 			continue
@@ -188,7 +196,7 @@ func readOptions(raw jsontext.Value) (all []option) {
 			if o.Value, ok = plain(s.Current); !ok {
 				continue
 			}
-			o.fill(list(s.Options), &room)
+			o.fill(list(s.Options), false, &room)
 		default:
 			continue
 		}
@@ -197,11 +205,11 @@ func readOptions(raw jsontext.Value) (all []option) {
 	return all
 }
 
-// fill adds values, and those of groups, as long as there is room for them.
-func (o *option) fill(values []item, room *int) {
-	for _, s := range values {
-		if s.Options != nil {
-			o.fill(list(s.Options), room)
+// fill adds values, and those of groups, as long as there is room for them. A group has no groups.
+func (o *option) fill(values iter.Seq[item], inGroup bool, room *int) {
+	for s := range values {
+		if s.Options != nil && !inGroup {
+			o.fill(list(s.Options), true, room)
 			continue
 		}
 		raw := s.Value
@@ -249,20 +257,20 @@ func readOld(raw jsontext.Value, id, name string, how way) *option {
 		return nil
 	}
 	room := maxOffered / 2
-	o.fill(list(values), &room)
+	o.fill(list(values), false, &room)
 	return o
 }
 
 func readCommands(raw jsontext.Value) (all []model.AgentCommand) {
 	room := maxCommands
-	for _, s := range list(raw) {
+	for s := range list(raw) {
 		name, ok := plain(s.Name)
 		if name = strings.TrimPrefix(name, "/"); !ok || name == "" || strings.ContainsFunc(name, isSpace) {
 			continue
 		}
 		c := model.AgentCommand{Name: name, Description: shortened(s.Description, maxAbout)}
-		if input := list(append(append(jsontext.Value("["), s.Input...), ']')); len(input) == 1 {
-			c.Hint = shortened(input[0].Hint, maxName)
+		for input := range list(append(append(jsontext.Value("["), s.Input...), ']')) {
+			c.Hint = shortened(input.Hint, maxName)
 		}
 		if room -= 50 + len(c.Name) + len(c.Description) + len(c.Hint); room < 0 {
 			break

@@ -4,15 +4,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"noused/internal/format"
+	"noused/internal/protocol"
 	"noused/internal/tool"
 )
 
 // What is made of a message takes many times its memory where it has many small
-// values, and descriptions and failures of a server are kept. So messages
-// have bounds beside the length of a line.
+// values (protocol.MaxValues bounds them), and descriptions and failures of a server
+// are kept. So messages have bounds beside the length of a line.
 const (
-	// maxValues is how many values an answer may have, more or less.
-	maxValues = 100_000
 	// maxGreeting is the size of the answer to a handshake, in bytes, which is kept
 	// with the connection.
 	maxGreeting = 1 << 20
@@ -34,37 +33,21 @@ func bounded(a *jsonrpc.Response, greeting bool) *jsonrpc.Response {
 		return a
 	}
 	switch {
-	case greeting && (len(a.Result) > maxGreeting || crowded(a.Result, maxValues/10)):
+	case greeting && (len(a.Result) > maxGreeting || crowded(a.Result, protocol.MaxValues/10)):
 		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError,
 			"the server's answer to the handshake is too long: at most %d KiB are taken", maxGreeting>>10)}
-	case crowded(a.Result, maxValues):
+	case crowded(a.Result, protocol.MaxValues):
 		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError,
-			"the server's answer has more than %d values in it: ask for less at a time", maxValues)}
+			"the server's answer has more than %d values in it: ask for less at a time", protocol.MaxValues)}
 	}
 	return a
 }
 
 // crowded reports that a JSON text has more values than that, more or less.
-func crowded(text []byte, most int) bool {
-	return len(text) >= most && values(text, most) > most
-}
+func crowded(text []byte, most int) bool { return len(text) >= most && values(text, most) > most }
 
 // values is how many a JSON text has, more or less; it does not count on beyond most.
 func values(text []byte, most int) int {
-	n := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[', ',':
-			if n++; n > most {
-				return n
-			}
-		}
-	}
+	n, _ := protocol.Values(text, most)
 	return n
 }
