@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -13,6 +14,10 @@ import (
 
 // maxAsked is how many of an agent's requests may wait for an answer.
 const maxAsked = 1000
+
+// maxBeside bounds what an agent says of its plan, its title and what can be chosen, from one prompt to
+// the next, in bytes: it is kept on the disk, also outside of a turn.
+const maxBeside = 16 << 20
 
 // handler takes in what an agent says by itself.
 type handler struct{ p *process }
@@ -85,7 +90,7 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	}
 	switch u.Kind {
 	case acp.CommandsUpdate, acp.CurrentModeUpdate, acp.ConfigOptionUpdate:
-		if l := h.p.concerned(id); l != nil {
+		if l := h.p.concerned(id); l != nil && l.s.mayTell(2*maxID) { // id and value of what was chosen
 			l.s.learn(l.s.ctx, offeredIn(u.Raw))
 		}
 		return
@@ -98,7 +103,9 @@ func (h handler) Notice(method string, params jsontext.Value) {
 	t := l.turn()
 	l.s.mu.Unlock()
 	if news, ok := newsOf(u); ok {
-		_ = l.s.report(l.s.ctx, news)
+		if l.s.mayTell(len(params)) {
+			_ = l.s.report(l.s.ctx, news)
+		}
 		return
 	}
 	if t == nil {
@@ -108,6 +115,23 @@ func (h handler) Notice(method string, params jsontext.Value) {
 		e.line = len(params)
 		t.hear(e)
 	}
+}
+
+// mayTell reports whether there is room for a line about the session, and tells once that there is none.
+func (s *Session) mayTell(line int) bool {
+	s.mu.Lock()
+	before := s.beside
+	s.beside = min(before+event{line: line}.size(), maxBeside+1)
+	fits, first := s.beside <= maxBeside, before <= maxBeside
+	s.mu.Unlock()
+	if !fits && first {
+		_ = s.report(s.ctx, model.AgentNews{
+			Code: "agent_updates_dropped",
+			Warning: fmt.Sprintf("%s has sent more than %d MiB about its plan, its title and its options since the last "+
+				"prompt: what it sends of these is left out until the next one", s.name, maxBeside>>20),
+		})
+	}
+	return fits
 }
 
 // replayed takes in what an agent tells again of a session that is being loaded.

@@ -57,6 +57,7 @@ type Session struct {
 	left    bool                // a former program has left it, and TakeUp was not called
 	telling bool                // news are told
 	early   []model.AgentNews   // else: what is told then
+	beside  int                 // bytes of what the agent has said beside its turn since the last prompt
 
 	cost     float64 // of the agent's session, as it was told last
 	costFrom float64 // of what runs before have paid
@@ -282,7 +283,7 @@ func (s *Session) begin(ctx context.Context, t *turn, to *model.AgentTurn, block
 	p.question = t.link.conn.Ask(acp.SessionPrompt, acp.PromptRequest{
 		SessionID: t.link.session, Prompt: blocks,
 	}, t.hears(p))
-	s.turn, t.number, t.prompts = t, to.Turn, append(t.prompts, p)
+	s.turn, t.number, t.prompts, s.beside = t, to.Turn, append(t.prompts, p), 0
 	if s.steered {
 		s.steered = false
 		t.in.unget(event{kind: steered})
