@@ -148,6 +148,16 @@ func tooMuch(line []byte) *Error {
 	return nil
 }
 
+// perValue is what is made of a value beside its text, in bytes, or a little more.
+const perValue = 64
+
+// Weight is what is made of the parameters of a message, in bytes, or a little more: many small values
+// take many times their text.
+func Weight(params jsontext.Value) int {
+	n, _ := protocol.Values(params, protocol.MaxValues)
+	return len(params) + perValue*n
+}
+
 // unreadable tells a line that is no JSON from one that is no message.
 func unreadable(err error) *Error {
 	var semantic *json.SemanticError

@@ -55,6 +55,7 @@ type call struct {
 	over    bool
 	said    int    // bytes of its text that have been told
 	size    [4]int // of the lines that input, output, content and places are from, in bytes
+	choice  int    // what the options take, in bytes
 }
 
 // due reports that the run loop is to hear of the call now.
@@ -116,6 +117,7 @@ func (t *turn) merge(ctx context.Context, e event) (*call, error) {
 	}
 	if e.ask != nil {
 		c.ask, c.options = e.ask, e.options
+		t.keep(&c.choice, bytesOf(c.options))
 	}
 	if t.held > maxOpen {
 		return nil, fmt.Errorf("%s has more than %d MiB of calls under way", t.s.name, maxOpen>>20)
@@ -146,8 +148,9 @@ func (t *turn) end(c *call) {
 	for i := range c.size {
 		t.keep(&c.size[i], 0)
 	}
+	t.keep(&c.choice, 0)
 	_ = t.s.calls.Grow(context.Background(), min(0, t.held-t.s.calls.Size())) // gives back
-	c.over, c.input, c.output, c.content, c.places, c.raw = true, nil, nil, nil, nil, nil
+	c.over, c.input, c.output, c.content, c.places, c.raw, c.options = true, nil, nil, nil, nil, nil, nil
 	for i, other := range t.order {
 		if other == c {
 			t.order = append(t.order[:i], t.order[i+1:]...)

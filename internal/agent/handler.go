@@ -33,7 +33,7 @@ func (h handler) Request(r *acp.Request) {
 		r.Fail(acp.Errorf(acp.InvalidParams, "toolCall: want one with a toolCallId"))
 		return
 	}
-	tool, size := toolOf(r.Params), len(r.Params)
+	tool, size := toolOf(r.Params), acp.Weight(r.Params)
 	r.Params = nil // what is kept of it is in the event
 	l := h.p.named(p.SessionID)
 	if l == nil {
@@ -112,9 +112,19 @@ func (h handler) Notice(method string, params jsontext.Value) {
 		return
 	}
 	if e, ok := eventOf(u); ok {
-		e.line = len(params)
+		if e.line = len(params); e.call != nil {
+			e.line = acp.Weight(params)
+		}
 		t.hear(e)
 	}
+}
+
+// bytesOf is what options take, in bytes.
+func bytesOf(options []acp.PermissionOption) (n int) {
+	for _, o := range options {
+		n += 50 + len(o.ID) + len(o.Name) + len(o.Kind)
+	}
+	return n
 }
 
 // mayTell reports whether there is room for a line about the session, and tells once that there is none.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -83,5 +85,40 @@ func TestWhatIsSaidBesideTurnsIsBounded(t *testing.T) {
 				t.Errorf("%d news were told, want the one after the prompt, too", len(h.told)-4)
 			}
 		})
+	}
+}
+
+// What is kept of a call that is asked about counts, its options as the rest.
+func TestOptionsOfARequestCount(t *testing.T) {
+	h := newHeard(t)
+	turn := h.prompt()
+	long := strings.Repeat("x", 8<<20)
+	for i := range 5 {
+		_, err := turn.merge(t.Context(), event{
+			kind: asked, line: len(long), call: &acp.ToolCall{ID: fmt.Sprint(i)}, ask: &acp.Request{},
+			options: []acp.PermissionOption{{ID: "y", Name: long, Kind: acp.AllowOnce}},
+		})
+		if fits := i < 3; fits != (err == nil) {
+			t.Fatalf("request %d: got %v", i, err)
+		}
+	}
+	for _, c := range slices.Clone(turn.order) {
+		turn.end(c)
+	}
+	if turn.held != 0 {
+		t.Errorf("%d bytes are still held", turn.held)
+	}
+}
+
+// What has many small values counts for what is made of it: a line of a call takes many times its
+// length.
+func TestSmallValuesCount(t *testing.T) {
+	const n = 10_000
+	h := newHeard(t)
+	turn := h.prompt()
+	h.says(`{"sessionUpdate":"tool_call","toolCallId":"c","content":[` + strings.Repeat(`{},`, n) + `{}]}`)
+	e, err := turn.in.next(t.Context(), nil, 0)
+	if want := n * int(unsafe.Sizeof(acp.ToolContent{})); err != nil || e.size() < want {
+		t.Errorf("it counts for %d bytes, want %d at least (%v)", e.size(), want, err)
 	}
 }

@@ -34,7 +34,7 @@ const (
 // event is something that an agent does in a turn.
 type event struct {
 	kind    kind
-	line    int    // bytes of the line that said it
+	line    int    // bytes of the line that said it, of a call with what is made of that
 	id      string // of the message
 	text    string
 	call    *acp.ToolCall

@@ -468,6 +468,7 @@ func (l *leftTurn) turn(s *Session, p *link) *turn {
 		}
 		t.calls[c.Of] = made
 		t.order = append(t.order, made)
+		t.keep(&made.choice, bytesOf(c.Options))
 		for _, n := range c.Size {
 			t.held += n
 		}
