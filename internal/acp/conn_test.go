@@ -61,7 +61,7 @@ func FuzzLines(f *testing.F) {
 		out := serve(t, line+"\n")
 		var e envelope
 		silent := strings.TrimSuffix(line, "\r") == ""
-		if json.Unmarshal([]byte(line), &e) == nil && e.JSONRPC == "2.0" {
+		if tooMuch([]byte(line)) == nil && json.Unmarshal([]byte(line), &e) == nil && e.JSONRPC == "2.0" {
 			silent = silent || e.Method != nil && e.ID == nil || e.Method == nil && e.ID != nil &&
 				(e.Result != nil) != (e.Error != nil)
 		}

@@ -15,7 +15,7 @@ import (
 	"noused/internal/model"
 )
 
-// heard is a session whose agent says what a test has it say, and what is told of that.
+// heard is a session whose agent says what a test has it say, and the news of it.
 type heard struct {
 	t    *testing.T
 	s    *Session
