@@ -220,7 +220,10 @@ func (m *model) enter() tea.Cmd {
 		}
 		return nil
 	}
-	if m.lettered() {
+	switch {
+	case m.holdsBack("send"):
+		return nil
+	case m.lettered():
 		m.doLetter()
 		return nil
 	}
@@ -301,6 +304,7 @@ func (m *model) tab() {
 		m.talk.Notice("error", err.Error())
 	case cmd != nil:
 		m.input.CompletePath()
+	case m.holdsBack("queue"):
 	default:
 		m.send(text, rest, true)
 	}

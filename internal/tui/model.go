@@ -87,6 +87,7 @@ type outbox struct {
 	plans    planMode
 	letters  letters
 	goal     *string // the session that is to be shown, until it is
+	astray   string  // the session that took the place of the one that the input was written for
 	held     []job   // commands that wait until it is
 }
 
@@ -239,6 +240,9 @@ func (ds *daemons) listen(link *follow.Session) {
 // Update is called by bubbletea.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	cmd := m.update(msg)
+	if m.input.Empty() {
+		m.astray = ""
+	}
 	m.tendBoard()
 	m.markRead()
 	m.tendApproval()
