@@ -427,7 +427,11 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		m.sendAs(slash.CutAs(arg))
 		return nil
 	case c.Local:
-		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))
+		o := c.Run(m.jobs.Ctx, m.place(), arg)
+		if o.Err != nil && m.input.Empty() { // as with a command that there is not
+			m.input.Set(strings.TrimSpace("/" + c.Name + " " + arg))
+		}
+		return m.apply(o)
 	}
 	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
 	if strings.HasPrefix(c.Name, "bash") {
