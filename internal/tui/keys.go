@@ -428,7 +428,7 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		return nil
 	case c.Local:
 		o := c.Run(m.jobs.Ctx, m.place(), arg)
-		if o.Err != nil && m.input.Empty() { // as with a command that there is not
+		if o.Err != nil && m.input.Empty() { // as with one that does not exist
 			m.input.Set(strings.TrimSpace("/" + c.Name + " " + arg))
 		}
 		return m.apply(o)

@@ -76,7 +76,8 @@ const unfoldKey = "j"
 
 // Takes tells whether a key answers the approval though it has not got the keys.
 func (p *Panel) Takes(key string) bool {
-	return p.ID() != "" && !p.sent && !p.focused && slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
+	return p.ID() != "" && !p.sent && !p.focused &&
+		slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
 }
 
 // choiceKeys are the keys that answer the approval from an empty input, such as o/d/r.
