@@ -280,6 +280,7 @@ func TestOldCore(t *testing.T) {
 		} {
 			command(line)
 			h.sees(want)
+			h.input.Clear() // one that was refused here stays
 		}
 		command("/mode steering all")
 		h.sees("steering: all")
