@@ -63,6 +63,7 @@ type app struct {
 	result      bool        // --json=result
 	board       bool        // the screen begins with the board
 	tree        bool        // child sessions are listed below their parents
+	whyFile     string      // gets why the command has failed, for the screen that has run it
 	noStart     bool        // a daemon that is not there is not started
 	completing  bool        // a shell asks for words: nothing is started for them
 	met         atomic.Bool // a daemon has answered
@@ -90,7 +91,11 @@ func (a *app) main(args []string) int {
 	if err == nil {
 		err = a.out.Failure()
 	}
-	return a.report(cmd, err)
+	status := a.report(cmd, err)
+	if a.whyFile != "" && status != exitOK {
+		_ = os.WriteFile(a.whyFile, []byte(a.Complained()), 0o600) // who wants it has the status, too
+	}
+	return status
 }
 
 func (a *app) root() *cobra.Command {

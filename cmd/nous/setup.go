@@ -28,11 +28,15 @@ import (
 // maxPasted is how much of standard input a key is looked for in, in bytes.
 const maxPasted = 128 << 10
 
+// whyFlag names the file in which the screen reads why nous setup has failed: what it prints is behind
+// the screen then.
+const whyFlag = "why-file"
+
 // maxChoices is how many lines a question shows.
 const maxChoices = 15
 
 func (a *app) setupCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "setup [PROVIDER | AGENT | URL]",
 		Short: "Choose a model and save its key, or choose an agent",
 		Long: `Choose a provider, save its key, and choose the model that answers. The daemon
@@ -86,6 +90,9 @@ the choice in config.toml beside it, where everything else stays.`,
 			return s.saveModel(provider, name)
 		},
 	}
+	cmd.Flags().StringVar(&a.whyFile, whyFlag, "", "a file for the reason")
+	_ = cmd.Flags().MarkHidden(whyFlag)
+	return cmd
 }
 
 // The provider that needs no key, and its model.
@@ -178,14 +185,14 @@ it: nous set-model, or /model on the screen, changes that of one session.`,
 	}
 }
 
-// setupArgs is the command that sets up the daemon that is meant, nil where it is another
-// machine's.
+// setupArgs is the command that sets up the daemon that is meant, but for the file that gets why
+// it has failed; nil where the daemon is another machine's.
 func (a *app) setupArgs() []string {
 	self, err := os.Executable()
 	if err != nil || a.far != nil {
 		return nil
 	}
-	return []string{self, "--socket", a.socket, "setup"}
+	return []string{self, "--socket", a.socket, "setup", "--" + whyFlag}
 }
 
 // setupRun is one run of a command that changes keys or the daemon's model.

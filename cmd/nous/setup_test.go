@@ -30,6 +30,12 @@ const oursFound = "[agent.ours]\ncommand = [\"/bin/true\"]\n"
 // setsUpWith is setsUp with more in config.toml; it returns the server's address, too.
 func setsUpWith(t *testing.T, config string) (s *screen, slow chan bool, address string) {
 	t.Helper()
+	return setsUpBy(t, config, "setup")
+}
+
+// setsUpBy is setsUpWith by another command line.
+func setsUpBy(t *testing.T, config string, args ...string) (s *screen, slow chan bool, address string) {
+	t.Helper()
 	testenv.Long(t)
 	slow = make(chan bool, 1) // has a value once the server is asked with a slow key
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +61,7 @@ func setsUpWith(t *testing.T, config string) (s *screen, slow chan bool, address
 		t.Fatal(err)
 	}
 	d.Start()
-	cmd := exec.Command("nous", "setup")
+	cmd := exec.Command("nous", args...)
 	cmd.Dir, cmd.Env = d.Dir, d.Env()
 	return &screen{tuitest.Start(t, cmd, 100, 40, false), t, d}, slow, models.URL
 }
@@ -77,6 +83,26 @@ func TestSetupOnATerminal(t *testing.T) {
 	if text := s.Output(); strings.Contains(text, "secret") {
 		t.Errorf("the key is shown:\n%s", text)
 	}
+}
+
+// Why nothing was chosen is read on the screen: what nous setup says stands behind it.
+func TestTheScreenSaysWhySetupHasFailed(t *testing.T) {
+	s, _, _ := setsUpBy(t, "")
+	s.Wait("connected")
+	s.Type("\r")
+	s.Wait("Provider? [anthropic]")
+	s.Type("openai\r")
+	s.Wait("Key of openai (it is not shown):")
+	s.Type("sk-bad key\r")
+	s.Wait("no model was chosen: the key has a space", "/setup asks again")
+	s.Type("\r")
+	s.Wait("Provider? [anthropic]")
+	s.Type("openai\r")
+	for i := range maxKeys {
+		s.WaitFor("the question for a key", func(screen string) bool { return strings.Count(screen, "Key of openai") == i+1 })
+		s.Type("sk-wrong\r")
+	}
+	s.Wait("no model was chosen: openai does not take this key")
 }
 
 // Who interrupts it at the key has a terminal that shows again what is written.

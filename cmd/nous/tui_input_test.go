@@ -144,7 +144,7 @@ printf 'from the editor\nand %s' "$(head -n 1 "$2")" > "$2".new && mv "$2".new "
 	s := openScreen(t, d, look{env: []string{"EDITOR='" + editor + "' -flag", "VISUAL=", "TMPDIR=" + tmp}})
 	s.Type("begin ")
 	s.Paste(strings.Repeat("pasted\n", 20))
-	s.Wait("> begin [paste 1: 21 lines]")
+	s.Wait("> begin [paste 1: 20 lines]")
 	s.Press("ctrl+g")
 	s.Wait("> from the editor", "  and begin pasted", "● connected")
 	seen, err := os.ReadFile(filepath.Join(d.Dir, "seen"))

@@ -145,7 +145,7 @@ func (m *model) approvalLines(height int) []string {
 	}
 	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
 	key = cmp.Or(key, "/approve")
-	if m.input.Empty() {
+	if m.input.Empty() || m.lettered() {
 		key = "" // the keys below answer
 	}
 	return m.approval.View(m.width, height, key)

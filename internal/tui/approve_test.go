@@ -92,26 +92,86 @@ func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	}
 }
 
-// With nothing in the input the approval's keys answer it at once, but not one that was
-// meant for what stood there before. A lone y is no answer, and no message either.
+// With nothing in the input the approval's keys answer it, but not one that was meant for what
+// stood there before. A lone y is no answer, and no message either.
 func TestAApprovalIsAnsweredFromTheEmptyInput(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
-	if h.approval.Takes("o", time.Now().Add(-time.Minute)) {
-		t.Error("an approval that comes up under somebody's fingers takes their key")
+	at := time.Now()
+	h.opts.Now = func() time.Time { return at }
+	h.letters.since = at
+	for _, key := range []string{"y", "o"} { // which came up under somebody's fingers
+		h.write(key)
+		h.send(letterStayed{h.letters.keys})
+		h.press("enter")
+		h.sees("has keys of its own")
+		if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.Empty() {
+			t.Fatalf("a lone %s has gone somewhere", key)
+		}
+		h.write(" ")
+		h.press("ctrl+c")
 	}
-	h.write("y")
-	h.press("enter")
-	h.sees("has keys of its own")
-	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.Empty() {
-		t.Fatal("a lone y has gone somewhere")
-	}
-	h.until("the approval has settled", func() bool { return h.approval.Takes("o", time.Now()) })
+	h.later()
 	h.write("o")
+	if h.answeredHere != "" || h.input.Text() != "o" {
+		t.Fatal("answered by a letter that may begin a text")
+	}
 	h.until("the end of the run", func() bool { return !h.running() })
-	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
-		t.Error(err)
+	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil || !h.input.Empty() {
+		t.Errorf("%v, and %q in the input", err, h.input.Text())
+	}
+}
+
+// A sentence that begins with a key of the approval is text of the input, however slowly it is
+// typed. Enter behind the letter answers at once. A letter for one approval
+// answers no other.
+func TestALetterAnswersAnApprovalOnlyWhereItStaysAlone(t *testing.T) {
+	a := protocol.Approval{
+		Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash", Arguments: []byte(`{"command":"true"}`),
+		Options: options("bash: true"),
+	}
+	h := waiting(t, a, 80, 24)
+	h.later()
+	for _, text := range []string{"actually", "only read please", "status of it", "don't", "read it first"} {
+		for _, r := range text {
+			before := letterStayed{h.letters.keys}
+			h.write(string(r))
+			h.send(before) // as late as can be
+		}
+		if h.answeredHere != "" || h.approval.Focused() || h.input.Text() != text {
+			t.Fatalf("%q answered %q, and left %q in the input", text, h.answeredHere, h.input.Text())
+		}
+		h.press("ctrl+c")
+	}
+	h.write("oo")
+	h.press("backspace")
+	h.send(letterStayed{h.letters.keys})
+	if h.answeredHere != "" || h.input.Text() != "o" {
+		t.Fatal("answered by what is left of a text")
+	}
+	h.press("ctrl+c")
+	h.write("a")
+	a.ApprovalID, a.SessionID = "apr-2-ses-1", "ses-1"
+	h.send(said{h.link, follow.Changed{State: protocol.State{
+		SessionID: "ses-1", RunState: protocol.StateRunning, PendingApprovals: []protocol.Approval{a},
+	}}})
+	h.later()
+	h.send(letterStayed{h.letters.keys})
+	if h.answeredHere != "" || h.input.Text() != "a" {
+		t.Fatal("a letter for one approval has answered another")
+	}
+	h.press("ctrl+c")
+	h.write("r")
+	h.press("enter")
+	if !strings.Contains(h.screen(), "why not, for the model") {
+		t.Fatalf("r and Enter do not ask for a reason:\n%s", h.screen())
+	}
+	h.press("esc", "esc")
+	h.write("a")
+	h.press("enter")
+	if h.answeredHere != "apr-2-ses-1" || !h.input.Empty() {
+		t.Fatalf("Enter behind the letter answered %q, and left %q", h.answeredHere, h.input.Text())
 	}
 }
 

@@ -72,6 +72,9 @@ func TestThemeAndMouseAreRemembered(t *testing.T) {
 	h.write("/theme pink")
 	h.press("enter")
 	h.sees("want one of auto, dark, light, none")
+	if got := h.input.Text(); got != "/theme pink" {
+		t.Errorf("got %q in the input, want what is wrong", got)
+	}
 	next := useIn(t, socket, env)
 	if next.isDark() || next.mouse {
 		t.Errorf("got dark %t, mouse %t, want what was chosen", next.isDark(), next.mouse)

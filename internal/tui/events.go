@@ -11,6 +11,7 @@ import (
 	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 	"noused/internal/tui/slash"
 )
 
@@ -98,9 +99,9 @@ func (m *model) restore(s follow.Snapshot) {
 	}
 	if other {
 		m.talk.Clear()
-		m.find = nil
+		m.find, m.astray = nil, ""
 		if s.Lost != nil {
-			m.notices = append(m.notices, slash.Lost(m.state.SessionID, s.Lost))
+			m.strays(s)
 		}
 	}
 	if err := m.talk.Load(s.Messages, s.Runs, s.State.Partial); err != nil {
@@ -147,6 +148,30 @@ func (m *model) restore(s follow.Snapshot) {
 			m.openChanges()
 		}
 	}
+}
+
+// strays takes in that another session is shown, as the one before is no more. What was written for that
+// one stays in the input.
+func (ob *outbox) strays(s follow.Snapshot) {
+	ob.notices = append(ob.notices, slash.Lost(ob.state.SessionID, s.Lost))
+	if ob.goal != nil { // it was left already, and what is written is for that one
+		return
+	}
+	ob.giveBack()
+	ob.astray = s.State.SessionID
+}
+
+// holdsBack tells whether what is written was meant for another session than the one that is shown, and
+// says so. It does so once.
+func (m *model) holdsBack(action string) bool {
+	if m.astray == "" || m.astray != m.state.SessionID {
+		return false
+	}
+	m.astray = ""
+	m.talk.Notice("info", "this was written for another session: "+m.keyed(action, "again")+" sends it to "+
+		cell.Line(m.title(), 40))
+	m.talk.End()
+	return true
 }
 
 // returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run

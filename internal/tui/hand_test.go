@@ -145,6 +145,12 @@ func (h *hand) write(text string) {
 	}
 }
 
+// later is when what has come to the screen by now has been there for long.
+func (h *hand) later() {
+	now := h.opts.Now().Add(time.Minute)
+	h.opts.Now = func() time.Time { return now }
+}
+
 // screen is what the user sees, without colours.
 func (h *hand) screen() string { return ansi.Strip(h.View().Content) }
 

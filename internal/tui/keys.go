@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
@@ -20,7 +19,7 @@ import (
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	does := m.keys.Does[key]
-	defer m.pressPlan(key, m.input.Empty())
+	defer m.pressLetter(k, m.input.Empty())
 	bare := m.over == nil // else nobody has read the notes
 	m.talk.DropNotes(bare, bare && (does == "redraw" || does == "stop"))
 	if does != "clear" {
@@ -44,11 +43,6 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return m.choose(k)
 	}
 	if m.over == nil && does != "answer" && does != "next-approval" && m.pressLine(k, key, does) {
-		return nil
-	}
-	if m.over == nil && m.offline == nil && m.input.Empty() && m.approval.Takes(key, time.Now()) {
-		m.approval.Focus()
-		m.pressApproval(k)
 		return nil
 	}
 	if m.noDaemon() && m.input.Empty() {
@@ -226,8 +220,15 @@ func (m *model) enter() tea.Cmd {
 		}
 		return nil
 	}
-	if m.approval.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
-		strings.ToLower(strings.TrimSpace(text))) {
+	switch {
+	case m.holdsBack("send"):
+		return nil
+	case m.lettered():
+		m.doLetter()
+		return nil
+	}
+	if word := strings.ToLower(strings.TrimSpace(text)); m.approval.ID() != "" &&
+		(slices.Contains([]string{"y", "n", "yes", "no"}, word) || m.approval.Takes(word)) {
 		m.input.Clear() // as a message it would take the approval away
 		m.talk.Notice("info", "the approval above has keys of its own: press one of them")
 		m.talk.End()
@@ -303,6 +304,7 @@ func (m *model) tab() {
 		m.talk.Notice("error", err.Error())
 	case cmd != nil:
 		m.input.CompletePath()
+	case m.holdsBack("queue"):
 	default:
 		m.send(text, rest, true)
 	}
@@ -425,7 +427,11 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		m.sendAs(slash.CutAs(arg))
 		return nil
 	case c.Local:
-		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))
+		o := c.Run(m.jobs.Ctx, m.place(), arg)
+		if o.Err != nil && m.input.Empty() { // as with one that does not exist
+			m.input.Set(strings.TrimSpace("/" + c.Name + " " + arg))
+		}
+		return m.apply(o)
 	}
 	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
 	if strings.HasPrefix(c.Name, "bash") {

@@ -85,7 +85,9 @@ type outbox struct {
 	working  []string                  // other commands that the daemon has not answered
 	comments map[string]*pick.Comments // on changes, which were not sent, by the key of a session
 	plans    planMode
+	letters  letters
 	goal     *string // the session that is to be shown, until it is
+	astray   string  // the session that took the place of the one that the input was written for
 	held     []job   // commands that wait until it is
 }
 
@@ -238,10 +240,13 @@ func (ds *daemons) listen(link *follow.Session) {
 // Update is called by bubbletea.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	cmd := m.update(msg)
+	if m.input.Empty() {
+		m.astray = ""
+	}
 	m.tendBoard()
 	m.markRead()
 	m.tendApproval()
-	m.tendPlan()
+	m.tendLetters()
 	m.tendChildren()
 	m.tick()
 	m.forget()
@@ -292,8 +297,8 @@ func (m *model) updateJobs(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	case ticked:
 		m.ticking = false
 		m.frame++
-	case planTyped:
-		m.planTyped(msg)
+	case letterStayed:
+		m.letterStayed(msg)
 	case jobs.Crashed:
 		m.crash = msg.Err
 		return tea.Quit, true

@@ -1,12 +1,9 @@
 package tui
 
 import (
-	"context"
 	"strings"
-	"time"
 
 	"noused/internal/protocol"
-	"noused/internal/tui/jobs"
 	"noused/internal/tui/pick"
 	"noused/internal/tui/slash"
 
@@ -19,16 +16,9 @@ const carryOut = "Carry out the plan."
 // planKey does a plan that is ready.
 const planKey = "d"
 
-// planSettled is how long a plan has to be on the screen before a key does it, and how long the key
-// has to stay alone in the input: a text may begin with it.
-const planSettled = 500 * time.Millisecond
-
 // planMode is what is known here of the plans of sessions.
 type planMode struct {
 	sessions map[string]planned // by key
-	ready    string             // the run whose plan is on the screen as ready
-	since    time.Time          // when it came there
-	keys     int                // that were pressed
 }
 
 // began is the run whose beginning was seen last, and the named agent that makes it.
@@ -39,9 +29,6 @@ type planned struct {
 	on   bool   // texts are sent as plan
 	done string // the run whose plan was carried out, or left
 }
-
-// planTyped says that nothing was typed behind the key for a while.
-type planTyped struct{ keys int }
 
 // setPlan turns plan mode on or off in the session that is shown.
 func (ob *outbox) setPlan(on bool) {
@@ -100,17 +87,6 @@ func (m *model) readyPlan() string {
 	return m.plannedRun()
 }
 
-// tendPlan notes since when a plan is shown as ready.
-func (m *model) tendPlan() {
-	ready := ""
-	if m.over == nil && m.find == nil {
-		ready = m.readyPlan()
-	}
-	if ready != m.plans.ready {
-		m.plans.ready, m.plans.since = ready, time.Now()
-	}
-}
-
 // runBegins notes which agent makes a run. One as plan turns plan mode on, on every screen; another
 // behind a plan that was ready carries it out.
 func (m *model) runBegins(e protocol.AgentStart) {
@@ -131,33 +107,9 @@ func (m *model) runEnds(e protocol.AgentEnd) {
 	}
 }
 
-// pressPlan has a key that was written into the empty input do the plan that is ready, if nothing
-// follows it: it may begin a text.
-func (m *model) pressPlan(key string, alone bool) {
-	m.plans.keys++
-	if key != planKey || m.plans.ready == "" || !alone || m.input.Text() != planKey ||
-		time.Since(m.plans.since) < planSettled {
-		return
-	}
-	pressed := planTyped{m.plans.keys}
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
-		if !jobs.Pause(ctx, planSettled) {
-			return nil
-		}
-		return pressed
-	})
-}
-
-// planTyped does the plan if its key was the last one and is all that is written.
-func (m *model) planTyped(p planTyped) {
-	if p.keys == m.plans.keys && m.input.Text() == planKey && m.plans.ready != "" {
-		m.doPlan()
-	}
-}
-
 // entersPlan tells whether Enter does the plan: its key is all that is written.
 func (m *model) entersPlan() bool {
-	return m.plans.ready != "" && strings.TrimSpace(m.input.Text()) == planKey
+	return m.readyPlan() != "" && strings.TrimSpace(m.input.Text()) == planKey
 }
 
 // doPlan ends plan mode and has the plan carried out, with all tools.

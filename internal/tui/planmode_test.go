@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"noused/internal/protocol"
 	"noused/internal/tui/slash"
@@ -23,7 +22,7 @@ func (h *hand) planned(text string) {
 	before := h.plannedRun()
 	h.write(text)
 	h.press("enter")
-	h.until("plan", func() bool { return h.model.plans.ready != "" && h.plannedRun() != before })
+	h.until("plan", func() bool { return h.readyPlan() != "" && h.plannedRun() != before })
 	h.sees("the plan is ready: d does it", "plan mode")
 }
 
@@ -37,7 +36,7 @@ func TestAPlanIsMadeChangedAndCarriedOut(t *testing.T) {
 	if wrote(h, "made") {
 		t.Fatal("a plan has written a file")
 	}
-	h.until("rest", func() bool { return time.Since(h.model.plans.since) > planSettled })
+	h.later()
 	h.write("don't") // begins with the key
 	if h.input.Text() != "don't" {
 		t.Fatalf("got %q in the input", h.input.Text())

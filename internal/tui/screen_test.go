@@ -280,6 +280,7 @@ func TestOldCore(t *testing.T) {
 		} {
 			command(line)
 			h.sees(want)
+			h.input.Clear() // one that was refused here stays
 		}
 		command("/mode steering all")
 		h.sees("steering: all")
@@ -510,6 +511,60 @@ func TestTheSessionThatIsShownIsDeleted(t *testing.T) {
 	h.until("another session", func() bool { return h.state.SessionID != gone })
 	h.press("esc")
 	h.sees("the session shown before was deleted")
+}
+
+// What was being written for a session that is deleted elsewhere is sent to no other one unasked.
+func TestATextForADeletedSessionIsNotSentToAnother(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("first")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && h.state.LastRun != nil })
+	deleted := func() {
+		gone := h.state.SessionID
+		beside(h, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: gone})
+		h.until("another session", func() bool { return h.state.SessionID != gone })
+		h.sees("the session shown before was deleted")
+	}
+	held := func(key, text string) {
+		t.Helper()
+		h.press(key)
+		if h.input.Text() != text || len(h.unsent)+len(h.working) > 0 {
+			t.Fatalf("got %q in the input, %d texts on their way", h.input.Text(), len(h.unsent))
+		}
+		if !strings.Contains(h.screen(), "this was written for another session") {
+			t.Fatalf("it is not said why %q was not sent:\n%s", text, h.screen())
+		}
+	}
+	h.write("half a sent")
+	deleted()
+	h.write("ence")
+	held("enter", "half a sentence")
+	h.press("enter")
+	h.until("answer", func() bool {
+		return h.input.Empty() && !h.running() && len(h.unsent) == 0 && h.state.LastRun != nil
+	})
+	h.write("/mode steering all")
+	deleted()
+	held("enter", "/mode steering all")
+	h.press("enter")
+	h.sees("steering: all")
+
+	h.write("left alone")
+	deleted()
+	h.press("ctrl+c")
+	h.write("written here")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && h.state.LastRun != nil })
+
+	h.write("taken along")
+	deleted()
+	id := beside(h, protocol.NewSession, protocol.NewSessionParams{Activate: new(bool)}).SessionID
+	h.follow(id)
+	h.until("the session", func() bool { return h.state.SessionID == id && h.goal == nil })
+	h.press("enter")
+	h.until("answer", func() bool {
+		return h.input.Empty() && !h.running() && len(h.unsent) == 0 && h.state.LastRun != nil
+	})
 }
 
 // A screen that is behind names no session as lost that it has not shown; a text for the session that the

@@ -299,6 +299,9 @@ func (m *model) answer(a answered) tea.Cmd {
 	if o.Err != nil && was.Text != "" {
 		m.retry, m.unsent, o.Text = was, append([]slash.Unsent{was}, m.unsent...), ""
 		m.giveBack()
+		if a.at.State.SessionID != m.state.SessionID {
+			m.astray = m.state.SessionID
+		}
 	}
 	m.sendNext()
 	return m.apply(o)

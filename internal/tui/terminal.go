@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 
+	"noused/internal/tui/cell"
 	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
@@ -99,7 +100,7 @@ func (m *model) setUp() tea.Cmd {
 	run := func() {
 		m.stops.Ignore()
 		defer m.stops.Watch()
-		failed = m.lent.Run(m.jobs.Ctx, args...)
+		failed = m.lent.RunAsked(m.jobs.Ctx, args...)
 	}
 	return tea.Exec(terminal.Meanwhile(run), func(err error) tea.Msg { return wasSetUp{cmp.Or(failed, err)} })
 }
@@ -108,8 +109,8 @@ func (m *model) setUp() tea.Cmd {
 func (m *model) setUpDone(s wasSetUp) tea.Cmd {
 	if s.err != nil {
 		text := "no model was chosen"
-		if !errors.As(s.err, new(*exec.ExitError)) { // else setup has said why
-			text += ": " + s.err.Error()
+		if !errors.As(s.err, new(*exec.ExitError)) { // else it was left
+			text += ": " + cell.Line(s.err.Error(), 300)
 		}
 		m.talk.Notice("error", text+"; /setup asks again")
 		m.talk.End()

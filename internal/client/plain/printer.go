@@ -22,6 +22,7 @@ type Printer struct {
 	Raw                bool // texts are printed as they are
 
 	open, noteOpen atomic.Bool // a line of Out, and of Err, is not ended
+	complained     atomic.Pointer[string]
 }
 
 // Fit is a text as it goes to standard output.
@@ -139,8 +140,17 @@ func (p *Printer) Notef(format string, args ...any) {
 
 // Complain writes the one line that an error gets.
 func (p *Printer) Complain(message string) {
+	p.complained.Store(&message)
 	p.FreshLine()
 	fmt.Fprintf(p.Err, "nous: %s\n", p.ErrStyle.Paint(Red, plaintext.Clean(message)))
+}
+
+// Complained is what Complain has written last, "" for nothing.
+func (p *Printer) Complained() string {
+	if last := p.complained.Load(); last != nil {
+		return *last
+	}
+	return ""
 }
 
 // HandBack lists the texts that a run did not take.

@@ -14,7 +14,6 @@ package approvals
 import (
 	"slices"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -30,7 +29,6 @@ type Panel struct {
 	home  string
 
 	asked   protocol.Approval // ApprovalID "": nothing is
-	shown   time.Time         // since when
 	focused bool
 	why     *pick.Typed // the reason of a denial, while it is typed
 	sent    bool        // an answer is on its way
@@ -66,26 +64,20 @@ func (p *Panel) Show(a *protocol.Approval) {
 	case a == nil:
 		*p = Panel{theme: p.theme, home: p.home}
 	case a.ApprovalID != p.asked.ApprovalID:
-		*p = Panel{theme: p.theme, home: p.home, asked: *a, shown: time.Now()}
+		*p = Panel{theme: p.theme, home: p.home, asked: *a}
 	}
 }
 
 // ID is the id of the approval that is shown; "": there is none.
 func (p *Panel) ID() string { return p.asked.ApprovalID }
 
-// settled is how long an approval has to be on the screen before a key of an empty input
-// answers it: it may come up under somebody's fingers.
-const settled = 500 * time.Millisecond
-
 // unfoldKey shows the arguments as JSON, once the approval has the keys.
 const unfoldKey = "j"
 
 // Takes tells whether a key answers the approval though it has not got the keys.
-func (p *Panel) Takes(key string, now time.Time) bool {
-	if p.ID() == "" || p.sent || p.focused || now.Sub(p.shown) < settled {
-		return false
-	}
-	return slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
+func (p *Panel) Takes(key string) bool {
+	return p.ID() != "" && !p.sent && !p.focused &&
+		slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
 }
 
 // choiceKeys are the keys that answer the approval from an empty input, such as o/d/r.

@@ -152,7 +152,7 @@ func (in *input) Paste(text string) error {
 // insert puts a text where the cursor is, folded if it is long or holds what
 // may not reach the terminal as it is.
 func (in *input) insert(text string) {
-	lines := strings.Count(text, "\n") + 1
+	lines := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
 	if len(text) <= foldedBytes && lines <= foldedLines && !odd(text) {
 		in.area.InsertString(text)
 		return

@@ -36,7 +36,7 @@ func TestLongPasteIsOneWord(t *testing.T) {
 	if err := in.Paste("see " + strings.Repeat("a line\r\n", 300)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := in.area.Value(), "[paste 1: 301 lines]"; got != want {
+	if got, want := in.area.Value(), "[paste 1: 300 lines]"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	err := in.Paste(strings.Repeat("x", MaxText))

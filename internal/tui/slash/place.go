@@ -119,8 +119,9 @@ type Site struct {
 	// several lines.
 	Start func(context.Context) error
 
-	// SetUp is the command that asks for a model and its key in the terminal; nil where the
-	// daemon is another machine's.
+	// SetUp is the command that asks for a model and its key in the terminal; its last argument, the
+	// path of a file that gets why it has failed, is still to come. Nil where the daemon is another
+	// machine's.
 	SetUp []string
 
 	// Other, which may be nil, describes a daemon of that version,

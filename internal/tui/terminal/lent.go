@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,6 +127,25 @@ func (l *Lent) Run(ctx context.Context, args ...string) error {
 	}
 	return err
 }
+
+// RunAsked is Run with one more argument: the path of an empty file, in which the program may write why
+// it fails. That is the error then.
+func (l *Lent) RunAsked(ctx context.Context, args ...string) error {
+	why, err := os.CreateTemp("", "nous-why-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(why.Name())
+	defer func() { _ = why.Close() }()
+	err = l.Run(ctx, append(slices.Clone(args), why.Name())...)
+	if text, _ := io.ReadAll(io.LimitReader(why, maxWhy)); err != nil && len(text) > 0 {
+		return errors.New(strings.ToValidUTF8(string(text), "\ufffd"))
+	}
+	return err
+}
+
+// maxWhy is how much of a reason is read, in bytes.
+const maxWhy = 4 << 10
 
 // sane undoes what a program that was killed may have left set: the mouse,
 // pasting in brackets, the keys' other mode, a hidden cursor, colours.
