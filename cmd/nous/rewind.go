@@ -146,8 +146,12 @@ func checkForce[P protocol.Params](ctx context.Context, a *app, command protocol
 		return nil, err
 	}
 	for _, path := range paths {
-		names := append([]string{path}, a.namesIn(all.Folder, path)...)
-		i := slices.IndexFunc(plan.Conflicts, func(c protocol.RewindConflict) bool { return slices.Contains(names, c.Path) })
+		i := -1
+		for _, name := range append([]string{path}, a.namesIn(all.Folder, path)...) { // as the daemon writes it comes first
+			if i < 0 {
+				i = slices.IndexFunc(plan.Conflicts, func(c protocol.RewindConflict) bool { return c.Path == name })
+			}
+		}
 		if i < 0 {
 			return nil, cmdline.Errorf("--force %s: it is not in conflict; nous rewind --dry-run lists what is",
 				plain.OneLine(path, plain.LineWidth))

@@ -143,6 +143,17 @@ func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 		t.Errorf("got %q, want the call of bash denied", got)
 	}
 
+	const write = `{"path":"notes.txt","content":"x","outside_sandbox":true,"reason":"to take notes"}`
+	h.prompt("!named c4 mcp__noused__write " + write + "\n!may c4\n!run ln -s other.txt notes.txt\n!tool write " + write +
+		"\n!done c4")
+	h.until("asks ask: MCP tool")
+	h.answer("once")
+	h.until("asks ask: write outside the sandbox")
+	h.answer("deny")
+	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
+		t.Errorf("got %q, want the call of write denied", got)
+	}
+
 	if _, err := client.Call(context.Background(), h.dial(), protocol.SetActiveTools, protocol.SetActiveToolsParams{
 		Scope: protocol.Scope{SessionID: h.state().SessionID}, Tools: []string{"read"},
 	}); err != nil {

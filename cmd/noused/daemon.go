@@ -451,8 +451,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	add(func() error {
 		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, lines, d.log)
 	})
-	lines.Held = budget.New(d.cfg.MaxLine) // a hosted agent takes nothing of what people have
-	d.serveAgents(drained, add, lines)
+	theirs := server.Lines{Max: d.cfg.MaxLine, Held: budget.New(d.cfg.MaxLine + shared)} // nothing of what people have
+	d.serveAgents(drained, add, theirs)
 	add(func() error { return d.debug.serve(drained) })
 	add(func() error { return d.pruning.run(stopping) })
 	// a restart may drain for longer than systemd waits

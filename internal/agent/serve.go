@@ -118,8 +118,12 @@ var ours = sync.OnceValue(func() *regexp.Regexp {
 // ourTool is the tool of ours that an agent's call by that name comes to, as agents write
 // it; "" for none.
 func ourTool(name string) string {
+	return plainName(asWritten(name))
+}
+
+func asWritten(name string) string {
 	if m := ours().FindStringSubmatch(name); m != nil {
-		return plainName(m[1])
+		return m[1]
 	}
 	return ""
 }
@@ -136,12 +140,15 @@ func plainName(name string) string {
 
 // is reports whether a call of a tool of ours is one that was asked about, and allowed.
 func (c *call) is(served *model.ToolCall) bool {
-	return c.allowed && ourTool(c.name) == plainName(served.Name) && sameJSON(c.input, served.Arguments)
+	named := asWritten(c.name)
+	return c.allowed && (named == served.Name || named == plainName(served.Name)) && sameJSON(c.input, served.Arguments)
 }
 
+// sameJSON compares numbers as they are written: a float has not all of them.
 func sameJSON(a, b []byte) bool {
+	numbers := []jsontext.Options{jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)}
 	x, y := jsontext.Value(a).Clone(), jsontext.Value(b).Clone()
-	return errors.Join(x.Canonicalize(), y.Canonicalize()) == nil && slices.Equal(x, y)
+	return errors.Join(x.Canonicalize(numbers...), y.Canonicalize(numbers...)) == nil && slices.Equal(x, y)
 }
 
 // tellServed says that a call of a tool of ours is told. The agent's own call for it, if it

@@ -327,22 +327,27 @@ func (l *loop) callTheirs(ctx context.Context, gen int, inv model.Invocation) mo
 	return res
 }
 
-// mayBecome judges a call of a tool of ours that the agent's call has come to. What the rules, or nobody but the
-// agent's word for it, have allowed as the agent's own must be allowed as ours; what a person has allowed must not be
-// denied. Else it is told, judged and asked about as a call of its own.
+// mayBecome judges a call of a tool of ours that the agent's call has come to. What the rules have allowed by the
+// agent's word for it must be allowed as ours; what a person has allowed must not be denied, and be all that was
+// shown: no default is filled in, and no link leads elsewhere. Else it is told, judged and asked about as a call of
+// its own.
 func (l *loop) mayBecome(ctx context.Context, inv model.Invocation) (v model.Verdict, ok bool) {
 	v, err := query(ctx, l.env.hub, l.id, func(m *machine) (model.Verdict, error) {
 		if m.s.Run == nil {
 			return model.Verdict{}, errAborted
 		}
-		if _, refused := m.refusal(inv.ToolCall); refused {
+		if _, refused := m.refusal(inv.ToolCall); refused || m.searches(inv.ToolCall) {
 			return model.Verdict{Decision: model.Deny}, nil
 		}
 		return m.judged(&inv), nil
 	})
 	asked := inv.Option != "" // and a person said yes
-	if err != nil || v.Failure != nil || v.Decision != model.Allow && (v.Decision != model.Ask || !asked) {
+	shown := asked && v.Arguments == nil && !v.Linked
+	if err != nil || v.Failure != nil || v.Delegates || v.Decision != model.Allow && (v.Decision != model.Ask || !shown) {
 		return v, false
+	}
+	if v.Arguments != nil {
+		inv.Arguments = v.Arguments
 	}
 	if v.Guarded {
 		guard := l.env.Policy.Guard(ctx, inv)

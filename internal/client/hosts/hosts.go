@@ -131,10 +131,8 @@ const shortID = 8
 func Find(name string, all []protocol.SessionInfo) (found []protocol.SessionInfo) {
 	for _, fits := range []func(protocol.SessionInfo) bool{
 		func(s protocol.SessionInfo) bool { return s.SessionID == name },
-		func(s protocol.SessionInfo) bool {
-			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
-		},
-		func(s protocol.SessionInfo) bool { return len(name) >= shortID && strings.HasSuffix(s.SessionID, name) },
+		func(s protocol.SessionInfo) bool { return begins(name, s.SessionID) },
+		func(s protocol.SessionInfo) bool { return ends(name, s.SessionID) },
 		func(s protocol.SessionInfo) bool { return s.Title == name },
 		func(s protocol.SessionInfo) bool { return strings.HasPrefix(s.Title, name) },
 	} {
@@ -149,6 +147,15 @@ func Find(name string, all []protocol.SessionInfo) (found []protocol.SessionInfo
 	}
 	return found
 }
+
+func begins(name, id string) bool {
+	return strings.HasPrefix(id, name) || strings.HasPrefix(id, "ses-"+name)
+}
+
+func ends(name, id string) bool { return len(name) >= shortID && strings.HasSuffix(id, name) }
+
+// MeansID reports that a name is an id, or a part of it that Find takes for it.
+func MeansID(name, id string) bool { return begins(name, id) || ends(name, id) }
 
 // Approval is one that waits on a host.
 type Approval struct {

@@ -57,7 +57,7 @@ func SessionID(ctx context.Context, daemon client.Sender, name string) (string, 
 // SessionToDelete is SessionID, for what cannot be taken back: the beginning of a title is too little.
 func SessionToDelete(ctx context.Context, daemon client.Sender, name string) (string, error) {
 	id, err := SessionID(ctx, daemon, name)
-	if err != nil || strings.HasPrefix(id, name) || strings.HasPrefix(id, "ses-"+name) || strings.HasSuffix(id, name) {
+	if err != nil || hosts.MeansID(name, id) {
 		return id, err
 	}
 	all, err := Sessions(ctx, daemon, "")

@@ -82,7 +82,7 @@ func (q *ApprovalPrompt) Ask(one protocol.Approval) {
 		return
 	}
 	q.shown = one.ApprovalID
-	here := q.person && q.foreground()
+	here := q.person && q.foreground() && !q.noMore
 	if here {
 		q.forget()
 	}
@@ -196,7 +196,7 @@ func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) erro
 	switch {
 	case got:
 		q.answer(ctx, line)
-	case q.noMore:
+	case q.noMore && q.open != nil:
 		fmt.Fprintln(q.c.Err)
 		q.dangle = false
 		q.c.Notef("the input has ended here: answer in another terminal with nous approve or nous deny")
