@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -165,6 +166,31 @@ func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 	got := h.until("run ends completed")
 	if !slices.Contains(got, "failed forbidden: bash is not active in this session") {
 		t.Errorf("got %q, want the call of bash forbidden", got)
+	}
+}
+
+// What a hosted agent leaves unsaid on its socket takes nothing of what people's lines may have.
+func TestPeopleHaveTheirLinesBesideAHostedAgent(t *testing.T) {
+	h := newHost(t, "")
+	half := `{"v":"1","id":"h","type":"call_tool","payload":{"name":"` + strings.Repeat("x", 12<<20)
+	for range 2 {
+		conn, err := net.Dial("unix", h.Socket+".agents")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(half)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := net.Dial("unix", h.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, `{"v":"1","id":"p","type":"ping","payload":{"pad":%q}}`+"\n", strings.Repeat("x", 15<<20))
+	if said, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(said, `"pong"`) {
+		t.Errorf("a long line of a person's gets %s, %v", said, err)
 	}
 }
 
