@@ -392,6 +392,18 @@ func (w *world) exists(id string) bool {
 	return err == nil
 }
 
+// answering is a child whose run has ended, and whose parent has not taken that in; "" for none.
+func (w *world) answering() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range sorted(w.kin) {
+		if k := w.kin[run]; w.over[run] && !k.Background && w.waits[k.parent] == k.CallID {
+			return k.ChildID
+		}
+	}
+	return ""
+}
+
 // clears has a client delete a session with its children once nothing runs, in some worlds. It
 // reports whether it has.
 func (w *world) clears() bool {

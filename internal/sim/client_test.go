@@ -89,6 +89,11 @@ func (c *client) act() {
 		c.send("abort", map[string]any{"session_id": above})
 		return
 	}
+	if child := w.answering(); child != "" && w.rng.IntN(10) == 0 {
+		w.doomed[child] = true
+		c.send("delete_session", map[string]any{"session_id": child})
+		return
+	}
 	in := c.chooses()
 	text := func() map[string]any {
 		w.texts++
