@@ -61,7 +61,7 @@ func TestCommandsOnAnOlderCore(t *testing.T) {
 		does("ses-", "new")
 		lacks("works in its active session only", "--session", branch, "prompt", "x")
 		lacks("works in its active session only", "--session", branch, "steer", "x")
-		lacks("takes no images", "prompt", "-i", "a.png", "x")
+		lacks("takes no images", "prompt", "-i", "older_test.go", "x")
 		lacks("knows no --key", "prompt", "--key", "k", "x")
 		lacks("asks nobody", "prompt", "--approvals", "deny", "x")
 		lacks("branches at the end only", "branch", "--leaf", "msg-1")
