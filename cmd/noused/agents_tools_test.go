@@ -124,6 +124,12 @@ func TestAHostedAgentsCallOfOurToolIsAskedAboutOnce(t *testing.T) {
 func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 	h := newHost(t, "", "[[policy.rule]]\ntool = \"bash\"\ndecision = \"ask\"\ncommand = [\"echo\"]\n"+
 		"[[policy.rule]]\ntool = \"read\"\ndecision = \"allow\"\npath = [\"**\"]")
+	ends := func(with string) {
+		t.Helper()
+		if got := h.until("run ends completed"); !slices.Contains(got, with) {
+			t.Errorf("got %q, want %q", got, with)
+		}
+	}
 	const one, other = `{"command":"echo one"}`, `{"command":"echo other"}`
 	h.prompt("!named c1 mcp__noused__bash " + one + "\n!may c1\n" +
 		`!tell {"sessionUpdate":"tool_call_update","toolCallId":"c1","rawInput":` + other + "}\n" +
@@ -132,17 +138,13 @@ func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 	h.answer("once")
 	h.until("asks ask: bash: echo …")
 	h.answer("deny")
-	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
-		t.Errorf("got %q, want the other call denied", got)
-	}
+	ends("failed denied: the user does not allow this call")
 
 	h.prompt(`!tell {"sessionUpdate":"tool_call","toolCallId":"c2","title":"noused_bash","kind":"read","status":"pending",` +
 		`"locations":[{"path":"README"}],"rawInput":` + one + "}\n!may c2\n!tool bash " + one + "\n!done c2")
 	h.until("asks ask: bash: echo …")
 	h.answer("deny")
-	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
-		t.Errorf("got %q, want the call of bash denied", got)
-	}
+	ends("failed denied: the user does not allow this call")
 
 	const write = `{"path":"notes.txt","content":"x","outside_sandbox":true,"reason":"to take notes"}`
 	h.prompt("!named c4 mcp__noused__write " + write + "\n!may c4\n!run ln -s other.txt notes.txt\n!tool write " + write +
@@ -151,9 +153,7 @@ func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 	h.answer("once")
 	h.until("asks ask: write outside the sandbox")
 	h.answer("deny")
-	if got := h.until("run ends completed"); !slices.Contains(got, "failed denied: the user does not allow this call") {
-		t.Errorf("got %q, want the call of write denied", got)
-	}
+	ends("failed denied: the user does not allow this call")
 
 	if _, err := client.Call(context.Background(), h.dial(), protocol.SetActiveTools, protocol.SetActiveToolsParams{
 		Scope: protocol.Scope{SessionID: h.state().SessionID}, Tools: []string{"read"},
@@ -163,10 +163,7 @@ func TestAHostedAgentCallsWhatWasAllowed(t *testing.T) {
 	h.prompt("!named c3 mcp__noused__bash " + one + "\n!may c3\n!tool bash " + one + "\n!done c3")
 	h.until("asks ask: MCP tool")
 	h.answer("once")
-	got := h.until("run ends completed")
-	if !slices.Contains(got, "failed forbidden: bash is not active in this session") {
-		t.Errorf("got %q, want the call of bash forbidden", got)
-	}
+	ends("failed forbidden: bash is not active in this session")
 }
 
 // What a hosted agent leaves unsaid on its socket takes nothing of what people's lines may have.

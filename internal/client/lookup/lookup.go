@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"noused/internal/client"
@@ -41,46 +40,40 @@ func Sessions(ctx context.Context, daemon client.Sender, dir string) ([]protocol
 // or a beginning of either that no other has. A daemon that lists no sessions is
 // told the name as it is.
 func SessionID(ctx context.Context, daemon client.Sender, name string) (string, error) {
-	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
-		return name, nil
-	}
-	all, err := Sessions(ctx, daemon, "")
-	if errors.Is(err, client.ErrUnsupported) {
-		return name, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return pickSession(name, all)
+	found, err := session(ctx, daemon, name)
+	return found.SessionID, err
 }
 
 // SessionToDelete is SessionID, for what cannot be taken back: the beginning of a title is too little.
 func SessionToDelete(ctx context.Context, daemon client.Sender, name string) (string, error) {
-	id, err := SessionID(ctx, daemon, name)
-	if err != nil || hosts.MeansID(name, id) {
-		return id, err
-	}
-	all, err := Sessions(ctx, daemon, "")
-	if err != nil {
-		return "", err
-	}
-	i := slices.IndexFunc(all, func(s protocol.SessionInfo) bool { return s.SessionID == id })
-	if i < 0 || all[i].Title != name {
+	found, err := session(ctx, daemon, name)
+	if err == nil && found.Title != name && !hosts.MeansID(name, found.SessionID) {
 		return "", fmt.Errorf("%s begins the title of %s, and a session is deleted for good: want its id, or its whole title",
-			plain.OneLine(name, 30), id)
+			plain.OneLine(name, 30), found.SessionID)
 	}
-	return id, nil
+	return found.SessionID, err
 }
 
-func pickSession(name string, all []protocol.SessionInfo) (string, error) {
+func session(ctx context.Context, daemon client.Sender, name string) (protocol.SessionInfo, error) {
+	asIs := protocol.SessionInfo{SessionID: name}
+	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
+		return asIs, nil
+	}
+	all, err := Sessions(ctx, daemon, "")
+	if errors.Is(err, client.ErrUnsupported) {
+		return asIs, nil
+	}
+	if err != nil {
+		return protocol.SessionInfo{}, err
+	}
 	switch found := hosts.Find(name, all); len(found) {
 	case 0:
 	case 1:
-		return found[0].SessionID, nil
+		return found[0], nil
 	default:
-		return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), Names(found))
+		return protocol.SessionInfo{}, fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), Names(found))
 	}
-	return "", &protocol.Error{
+	return protocol.SessionInfo{}, &protocol.Error{
 		Code:    protocol.SessionNotFound,
 		Message: "session_id: there is no session " + name,
 	}
