@@ -50,6 +50,10 @@ func (a *app) reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Read the tool descriptors again; calls that run are not disturbed",
+		Long: `Read the tool descriptors again, and of config.toml the rules, models, keys,
+agents and hooks. Calls that run are not disturbed. What cannot be used is named,
+and so is what only nous restart applies, such as [sandbox] and [limits]: the
+exit status is 1 then.`,
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
