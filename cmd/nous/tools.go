@@ -54,7 +54,7 @@ func (a *app) reloadCommand() *cobra.Command {
 agents and hooks. Calls that run are not disturbed. What cannot be used is named,
 and so is what only nous restart applies, such as [sandbox] and [limits]: the
 exit status is 1 then.`,
-		Args:  cmdline.Wants(0, 0, ""),
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
 				return actions.ReloadTools(cmd.Context(), c)
