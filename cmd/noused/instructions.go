@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"noused/internal/instructions"
@@ -64,9 +65,13 @@ func (s instructionsAdapter) Named(workdir, name string) (*model.NamedAgent, err
 	if a.Small {
 		out.Model = s.models.Small()
 	}
-	if out.Agent != "" {
-		out.Model = model.Choice{Name: a.Model}
-	} else if a.Model != "" {
+	switch {
+	case out.Agent != "":
+		out.Model = model.Choice{Name: a.Model} // its efforts are its own, too
+	case a.Effort != "" && !slices.Contains(protocol.Efforts, a.Effort):
+		return nil, fmt.Errorf("%s: effort: there is no level %.40q, only %s", a.Path, a.Effort,
+			strings.Join(protocol.Efforts, ", "))
+	case a.Model != "":
 		if out.Model, err = s.models.Choose(a.Model, "", ""); err != nil {
 			return nil, fmt.Errorf("%s: model: %w", a.Path, err)
 		}
