@@ -5,8 +5,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { closed, Connection, NousedError } from "./wire.js";
 
 // What is not sent again when its answer is lost: it may have been done, and may do harm twice.
-const ONCE = ["extension_command", "compact_session", "shutdown", "delete_session", "withdraw", "branch_session"];
-const LATE = ["extension_command", "compact_session", "prune"]; // take as long as what they do
+const ONCE = ["extension_command", "call_tool", "compact_session", "shutdown", "delete_session", "withdraw", "branch_session"];
+// What takes as long as what it does.
+const LATE = ["extension_command", "call_tool", "compact_session", "prune", "get_changes", "rewind", "undo_rewind"];
 const ANSWER = 30_000; // milliseconds for the answer to everything else
 const PAUSE = 20; // milliseconds between tries, at first and at most
 const MAX_PAUSE = 500;
@@ -36,7 +37,8 @@ export class Link {
   // send sends a command, and again where the daemon went away without doing it, or it can be done twice.
   async send(type, payload) {
     const late = LATE.includes(type) || (type === "prompt" && payload.wait !== false);
-    const once = ONCE.includes(type) || (type === "abort" && !payload.run_id);
+    const once = ONCE.includes(type) || (type === "abort" && !payload.run_id) ||
+      (["rewind", "undo_rewind"].includes(type) && !payload.dry_run);
     for (let sends = 1; ; sends++) {
       const connection = await this.#connect();
       try {

@@ -269,7 +269,7 @@ func (q waitingApprovals) one(id string) (protocol.Approval, error) {
 		if one.ApprovalID == id {
 			return one, nil
 		}
-		if strings.HasPrefix(one.ApprovalID, id) {
+		if id == "" || means(id, one.ApprovalID) {
 			found = append(found, one)
 		}
 	}
@@ -286,6 +286,13 @@ func (q waitingApprovals) one(id string) (protocol.Approval, error) {
 		return protocol.Approval{}, fmt.Errorf("%d approvals wait: say which, %s", len(found), idsOf(found))
 	}
 	return protocol.Approval{}, fmt.Errorf("%q may be any of %d approvals: %s", id, len(found), idsOf(found))
+}
+
+// means reports that the beginning of an id means that one: apr-1 is not apr-12.
+func means(beginning, id string) bool {
+	rest, ok := strings.CutPrefix(id, beginning)
+	numbered := strings.Count(beginning, "-") > 1
+	return ok && (rest == "" || numbered || strings.HasPrefix(rest, "-"))
 }
 
 func noApproval(id string) error {
@@ -333,20 +340,18 @@ func (a *app) answerApproval(ctx context.Context, id, option, reason, content st
 }
 
 // approvalToAnswer is the approval that an id, or the beginning of one, means: of the
-// session that the command names, where it names one. Where none is named and without
-// an id it has to be the only one that waits, and of a session of this folder: nobody
+// session that the command names, where it names one. Where none is named and the id is not
+// whole it has to be the only one that waits, and of a session of this folder: nobody
 // answers another session's approval without having said so.
 func (a *app) approvalToAnswer(ctx context.Context, id, option string) (one protocol.Approval, err error) {
 	named := a.session != "" || a.active || a.workdir != "" || os.Getenv("NOUS_SESSION") != ""
-	var scope protocol.Scope // found first: to ask for the state may make a session
 	what := needIfAny
 	if named {
 		what = needOne
 	}
-	if named || id == "" {
-		if scope, err = a.scope(ctx, what); err != nil {
-			return one, err
-		}
+	scope, unknown := a.scope(ctx, what) // first: to ask for the state may make a session
+	if unknown != nil && (named || id == "") {
+		return one, unknown
 	}
 	q, err := a.waitingApprovals(ctx)
 	if err != nil {
@@ -354,6 +359,9 @@ func (a *app) approvalToAnswer(ctx context.Context, id, option string) (one prot
 	}
 	if i := slices.IndexFunc(q.list, func(one protocol.Approval) bool { return one.ApprovalID == id }); i >= 0 {
 		return q.list[i], nil
+	}
+	if unknown != nil { // a whole id needs no session
+		return one, unknown
 	}
 	if named {
 		session := cmp.Or(scope.SessionID, q.active)
@@ -368,7 +376,7 @@ func (a *app) approvalToAnswer(ctx context.Context, id, option string) (one prot
 		one.ApprovalID = a.wholeApproval(ctx, id)
 		return one, nil
 	}
-	if named || id != "" {
+	if named {
 		return one, nil
 	}
 	here := scope.SessionID

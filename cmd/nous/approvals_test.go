@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"noused/internal/client/clienttest"
+	"noused/internal/protocol"
 )
 
 const oneAsks = `{"approval_id":"apr-1-ses-1","session_id":"ses-1","kind":"tool","tool_name":"bash","arguments":{"command":"ls"},"options":[{"id":"once","decision":"allow"}]}`
@@ -75,5 +76,18 @@ func TestApprovalsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
 	})
 	if got.status != exitOK || got.out != "denied: bash ls\n" {
 		t.Errorf("a whole id: got %+v", got)
+	}
+}
+
+// The number of an approval is not the beginning of another one.
+func TestTheBeginningOfAnApproval(t *testing.T) {
+	q := waitingApprovals{list: []protocol.Approval{{ApprovalID: "apr-12-ses-34"}}}
+	for id, want := range map[string]bool{
+		"": true, "apr-12": true, "apr-12-": true, "apr-12-ses-3": true, "apr-12-ses-34": true,
+		"apr-1": false, "apr": true, "ap": false, "apr-12-ses-4": false,
+	} {
+		if one, err := q.one(id); err != nil || (one.ApprovalID != "") != want {
+			t.Errorf("%q: got %q, %v", id, one.ApprovalID, err)
+		}
 	}
 }

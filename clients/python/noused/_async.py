@@ -17,8 +17,11 @@ T = TypeVar("T")
 
 TEXTS = ("prompt", "steer", "follow_up")  # what an idempotency key has done once
 # What is not sent again when its answer is lost: it may have been done, and may do harm twice.
-ONCE = ("extension_command", "compact_session", "shutdown", "delete_session", "withdraw", "branch_session")
-LATE = ("extension_command", "compact_session", "prune")  # take as long as what they do
+ONCE = (
+    "extension_command", "call_tool", "compact_session", "shutdown", "delete_session", "withdraw", "branch_session",
+)
+# What takes as long as what it does.
+LATE = ("extension_command", "call_tool", "compact_session", "prune", "get_changes", "rewind", "undo_rewind")
 ANSWER = 30.0  # seconds for the answer to everything else
 PAUSE, MAX_PAUSE = 0.02, 0.5  # seconds between tries
 MAX_SENDS = 100  # of one command
@@ -116,6 +119,7 @@ class AsyncClient(AsyncCalls):
         """Sends a command, and again where the daemon went away without doing it, or it can be done twice."""
         late = type in LATE or type == "prompt" and payload.get("wait", True)
         once = type in ONCE or type == "abort" and "run_id" not in payload
+        once = once or type in ("rewind", "undo_rewind") and not payload.get("dry_run")
         sends = 0
         while True:
             connection = await self._connect()

@@ -125,7 +125,8 @@ func isResent(p protocol.Params, err error) bool {
 // isRepeatable tells whether a command may be sent again though the daemon may have done
 // it: a text that has a key is done once, and what else there is changes nothing the second
 // time; a session that is made twice harms nobody. A tool's call may do harm, a summary
-// costs, what is taken away cannot be found again, and a second abort may be of another run.
+// costs, what is taken away cannot be found again, a second abort may be of another run,
+// and the second undo_rewind undoes another rewind.
 func isRepeatable(params protocol.Params) bool {
 	switch p := params.(type) {
 	case protocol.ExtensionCommandParams, protocol.CallToolParams, protocol.CompactSessionParams, protocol.ShutdownParams,
@@ -133,6 +134,10 @@ func isRepeatable(params protocol.Params) bool {
 		return false
 	case protocol.AbortParams:
 		return p.RunID != ""
+	case protocol.RewindParams:
+		return p.DryRun
+	case protocol.UndoRewindParams:
+		return p.DryRun
 	}
 	text, key := sends(params)
 	return text == "" || key != ""
