@@ -60,6 +60,33 @@ func TestAPromptOnATerminalAsksThere(t *testing.T) {
 	s.Exit()
 }
 
+// What children of the run ask is asked there, too, one after the other.
+func TestAPromptAsksForItsChildren(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	child := func(title, command string) string {
+		text, err := json.Marshal(map[string]string{
+			"description": title,
+			"prompt":      `!bash {"command":"` + command + `","outside_sandbox":true,"reason":"the sandbox says no"}`,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "!agent " + string(text) + "\n"
+	}
+	cmd := exec.Command("nous", "prompt", child("first look", "echo one")+child("second look", "echo two"))
+	cmd.Dir, cmd.Env = d.Dir, d.Env()
+	s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
+	for range 2 {
+		s.Wait(" look", "y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
+		s.Type("y")
+		s.Press("enter")
+		s.Wait("allowed (once) by nous, process ")
+	}
+	s.Wait("bash: one", "bash: two", "✓ agent")
+	s.Exit()
+}
+
 // Once the input has ended, what is typed is no answer, and that is told.
 func TestAPromptSaysThatItsInputHasEnded(t *testing.T) {
 	t.Parallel()

@@ -152,7 +152,7 @@ func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err erro
 			return nil, err
 		}
 		for _, one := range state.PendingApprovals {
-			if below, err := isBelow(one.SessionID, state.SessionID, stateOf); err != nil {
+			if below, err := runs.IsBelow(one.SessionID, state.SessionID, stateOf); err != nil {
 				return nil, err
 			} else if below {
 				a.printWaits(one)
@@ -170,27 +170,6 @@ func (a *app) busyOf(ctx context.Context, ids []string) (busy []string, err erro
 	return busy, a.modelsMissing(ctx, busy, stateOf)
 }
 
-const maxAbove = 32 // sessions above one; the daemon has 8 at most
-
-// isBelow reports that a session is the other one, or a child of it, or of one of these.
-func isBelow(id, of string, stateOf func(id string) (protocol.State, error)) (bool, error) {
-	for range maxAbove {
-		if id == of {
-			return true, nil
-		}
-		state, err := stateOf(id)
-		var wire *protocol.Error
-		switch {
-		case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound, err == nil && state.Parent == nil:
-			return false, nil
-		case err != nil:
-			return false, err
-		}
-		id = state.Parent.SessionID
-	}
-	return false, nil
-}
-
 // modelsMissing is a *quietExit where a run of a session, or of a child below it, waits for a model.
 func (a *app) modelsMissing(ctx context.Context, busy []string, stateOf func(id string) (protocol.State, error)) error {
 	state, err := request(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
@@ -202,7 +181,7 @@ func (a *app) modelsMissing(ctx context.Context, busy []string, stateOf func(id 
 			continue
 		}
 		for _, id := range busy {
-			if below, err := isBelow(run.SessionID, id, stateOf); err != nil {
+			if below, err := runs.IsBelow(run.SessionID, id, stateOf); err != nil {
 				return err
 			} else if below {
 				a.Complain("session " + run.SessionID + " waits for a model: nous setup, or nous set-model")

@@ -19,17 +19,18 @@ import (
 	"noused/internal/protocol"
 )
 
-// ApprovalPrompt shows the approvals of a run that is followed, and takes answers where a
-// person is there. It belongs to one goroutine, but for the reader's.
+// ApprovalPrompt shows the approvals of a run that is followed and of its child sessions, one
+// after the other, and takes answers where a person is there. It belongs to one goroutine, but
+// for the reader's.
 type ApprovalPrompt struct {
-	c      *Console
-	person bool               // standard input and error are a terminal
-	shown  string             // the id of the approval that was shown last
-	open   *protocol.Approval // what waits, nil: nothing
-	lines  chan string        // what was typed; nil before the first approval
-	noMore bool               // the end of the input has come
-	dangle bool               // the last line on standard error is the offer
-	form   *approval.Filler   // that is being filled in, of the open approval
+	c       *Console
+	person  bool                // standard input and error are a terminal
+	shown   string              // the id of the approval that was shown last
+	waiting []protocol.Approval // the first of them is the open one
+	lines   chan string         // what was typed; nil before the first approval
+	noMore  bool                // the end of the input has come
+	dangle  bool                // the last line on standard error is the offer
+	form    *approval.Filler    // that is being filled in, of the open approval
 
 	Allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
@@ -48,37 +49,72 @@ func (q *ApprovalPrompt) See(ev protocol.Event) {
 	case protocol.Status:
 		switch {
 		case ev.Code == protocol.StatusApprovalRequested && ev.Approval != nil:
-			q.Ask(*ev.Approval)
+			one := *ev.Approval
+			one.SessionID, one.RunID = ev.SessionID, ev.RunID // the event says them once
+			q.Ask(one)
 		case ev.Code == protocol.StatusApprovalResolved:
 			q.resolved(ev)
 		}
 	case protocol.AgentEnd:
-		q.open, q.form = nil, nil
+		q.remove(func(one protocol.Approval) bool { return one.RunID == ev.RunID })
 	}
 }
 
-// CatchUp makes up for events that may have been missed.
-func (q *ApprovalPrompt) CatchUp(run string, pending []protocol.Approval) {
-	i := slices.IndexFunc(pending, func(p protocol.Approval) bool { return p.RunID == run })
-	switch {
-	case i >= 0:
-		q.Ask(pending[i])
-	case q.open != nil:
-		q.open, q.form = nil, nil
+// Knows reports whether an approval waits here.
+func (q *ApprovalPrompt) Knows(id string) bool {
+	return slices.ContainsFunc(q.waiting, func(one protocol.Approval) bool { return one.ApprovalID == id })
+}
+
+// CatchUp makes up for events that may have been missed: these are all that wait.
+func (q *ApprovalPrompt) CatchUp(pending []protocol.Approval) {
+	gone := q.remove(func(one protocol.Approval) bool {
+		return !slices.ContainsFunc(pending, func(p protocol.Approval) bool { return p.ApprovalID == one.ApprovalID })
+	})
+	if gone > 0 {
 		q.c.Notef("the approval has been answered meanwhile")
 	}
+	for _, one := range pending {
+		q.Ask(one)
+	}
 }
 
+// Ask shows an approval, once those that are open are answered, or has it allowed. One that
+// waits already is asked again after a restart.
 func (q *ApprovalPrompt) Ask(one protocol.Approval) {
-	q.open = &one
-	if q.Allow != nil {
+	known := q.Knows(one.ApprovalID)
+	if !known {
+		q.waiting = append(q.waiting, one)
+	}
+	switch {
+	case q.Allow != nil:
 		if !q.c.JSON {
 			q.c.Notef("allowed (--approvals allow): %s", approval.Summary(one, plain.LineWidth))
 		}
 		q.Allow(one)
-		return
+	case !known && (len(q.waiting) == 1 || !q.person):
+		q.show(one)
 	}
-	if q.c.JSON || q.shown == one.ApprovalID { // asked again after a restart
+}
+
+// remove takes away what does not wait any more, and shows what is open then.
+func (q *ApprovalPrompt) remove(is func(protocol.Approval) bool) (removed int) {
+	before, open := len(q.waiting), ""
+	if before > 0 {
+		open = q.waiting[0].ApprovalID
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, is)
+	if len(q.waiting) == 0 || q.waiting[0].ApprovalID != open {
+		q.form = nil
+	}
+	if len(q.waiting) > 0 && q.waiting[0].ApprovalID != open && q.person {
+		q.show(q.waiting[0])
+	}
+	return before - len(q.waiting)
+}
+
+// show shows the approval that is open, and offers to answer it.
+func (q *ApprovalPrompt) show(one protocol.Approval) {
+	if q.c.JSON || q.Allow != nil || q.shown == one.ApprovalID { // asked again after a restart
 		return
 	}
 	q.shown = one.ApprovalID
@@ -105,9 +141,7 @@ func (q *ApprovalPrompt) Ask(one protocol.Approval) {
 
 // resolved reports an answer from anywhere, ours too.
 func (q *ApprovalPrompt) resolved(ev protocol.Status) {
-	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
-		q.open, q.form = nil, nil
-	}
+	dangled := q.dangle
 	if q.dangle {
 		fmt.Fprintln(q.c.Err)
 		q.dangle = false
@@ -115,6 +149,21 @@ func (q *ApprovalPrompt) resolved(ev protocol.Status) {
 	if !q.c.JSON {
 		q.c.Notef("%s", approval.Resolution(ev))
 	}
+	first := len(q.waiting) > 0 && q.waiting[0].ApprovalID == ev.ApprovalID
+	q.remove(func(one protocol.Approval) bool { return one.ApprovalID == ev.ApprovalID })
+	if dangled && !first && len(q.waiting) > 0 {
+		q.offerAgain()
+	}
+}
+
+// offerAgain says once more what can be typed: something else stands behind it.
+func (q *ApprovalPrompt) offerAgain() {
+	if q.form == nil {
+		q.offer(q.waiting[0])
+		return
+	}
+	fmt.Fprint(q.c.Err, q.form.Prompt())
+	q.dangle = true
 }
 
 // offer says what can be typed.
@@ -171,7 +220,7 @@ func (q *ApprovalPrompt) read() {
 // Typed runs f, which waits for what happens, with a context that ends with errTyped
 // when somebody answers. Their line is taken then.
 func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) error) error {
-	if q.open == nil || q.lines == nil || q.noMore {
+	if len(q.waiting) == 0 || q.lines == nil || q.noMore {
 		return f(ctx)
 	}
 	waits, cut := context.WithCancelCause(ctx)
@@ -196,7 +245,7 @@ func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) erro
 	switch {
 	case got:
 		q.answer(ctx, line)
-	case q.noMore && q.open != nil:
+	case q.noMore && len(q.waiting) > 0:
 		fmt.Fprintln(q.c.Err)
 		q.dangle = false
 		q.c.Notef("the input has ended here: answer in another terminal with nous approve or nous deny")
@@ -207,7 +256,7 @@ func (q *ApprovalPrompt) Typed(ctx context.Context, f func(context.Context) erro
 // answer sends what was typed, unless the approval has been answered meanwhile.
 func (q *ApprovalPrompt) answer(ctx context.Context, line string) {
 	q.dangle = false // Enter has ended it
-	one := *q.open
+	one := q.waiting[0]
 	if q.form != nil {
 		q.field(ctx, line)
 		return
@@ -227,10 +276,10 @@ func (q *ApprovalPrompt) answer(ctx context.Context, line string) {
 
 // fill begins to have a form filled in.
 func (q *ApprovalPrompt) fill(ctx context.Context) {
-	f, err := approval.NewFiller(q.open.Schema)
+	f, err := approval.NewFiller(q.waiting[0].Schema)
 	if err != nil {
 		q.c.Complain(err.Error())
-		q.offer(*q.open)
+		q.offer(q.waiting[0])
 		return
 	}
 	q.form = f
@@ -254,7 +303,9 @@ func (q *ApprovalPrompt) next(ctx context.Context) {
 	}
 	content := q.form.Content()
 	q.form = nil
-	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
+	q.send(ctx, protocol.ApproveParams{
+		ApprovalID: q.waiting[0].ApprovalID, Option: protocol.OptionAccept, Content: content,
+	})
 }
 
 func (q *ApprovalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
@@ -265,7 +316,7 @@ func (q *ApprovalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 	case errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved: // the event says by whom
 	default:
 		q.c.Complain(protocol.ErrorText(err))
-		q.offer(*q.open)
+		q.offer(q.waiting[0])
 	}
 }
 

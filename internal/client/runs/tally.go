@@ -87,8 +87,11 @@ func (t *Tally) unseen(text string, end protocol.AgentEnd) {
 	}
 	if follows, ok := view.(*TextView); ok {
 		follows.endMessage()
-		t.Console.Println(text)
+		if text != "" {
+			t.Console.Println(text)
+		}
 		t.text, t.end = text, &end
+		t.Console.explainEnd(end)
 		return
 	}
 	end.Ref = ref

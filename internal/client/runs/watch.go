@@ -207,7 +207,8 @@ func (w *Watch) applyLine(line follow.Line) *protocol.AgentEnd {
 		return nil
 	}
 	ev := line.Event.Event
-	if ev.Where().RunID != w.Run {
+	if ev == nil || ev.Where().RunID != w.Run {
+		w.seeOther(line)
 		return nil
 	}
 	if end, ok := ev.(protocol.AgentEnd); ok && w.lacksAnswer(end) {
@@ -238,10 +239,13 @@ func (w *Watch) abort() error {
 // the events up to the horizon or was missed. The horizon is asked for after
 // the run is known to be over, so that its end cannot lie beyond it.
 func (w *Watch) askWhetherActive() error {
-	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.Session}}
-	state, err := client.Call(w.Keys.Hard, w.Console.Daemon, protocol.GetState, p)
+	state, err := w.stateOf(w.Session)
 	if err == nil && state.RunID != w.Run {
-		state, err = client.Call(w.Keys.Hard, w.Console.Daemon, protocol.GetState, p)
+		state, err = w.stateOf(w.Session)
+	}
+	var waiting []protocol.Approval
+	if err == nil {
+		waiting, err = w.waitingFor(state)
 	}
 	if errors.Is(err, client.ErrLost) || noDaemon(err) {
 		_, err := w.Feed.Reconnect(w.patient(), err)
@@ -251,7 +255,7 @@ func (w *Watch) askWhetherActive() error {
 		return err
 	}
 	w.Doubt, w.horizon = false, nil
-	w.Asks.CatchUp(w.Run, state.PendingApprovals)
+	w.Asks.CatchUp(waiting)
 	if state.RunID != w.Run {
 		w.horizon, w.latest = &state.LastSeq, state.LastRun
 	}
@@ -261,7 +265,6 @@ func (w *Watch) askWhetherActive() error {
 // endedUnseen makes up for the missed answer of a run, or its missed end, which is nil then,
 // with what the session remembers of it.
 func (w *Watch) endedUnseen(seen *protocol.AgentEnd) error {
-	w.Console.Notef("%s has ended; its last answer, from the session:", w.Run)
 	var last protocol.Message
 	var text jsontext.Value // last, as the daemon has it
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: w.Session}}
@@ -279,28 +282,37 @@ func (w *Watch) endedUnseen(seen *protocol.AgentEnd) error {
 			}
 		}
 	}
-	var end protocol.AgentEnd
+	if text == nil && seen == nil && !w.isLatest() {
+		return fmt.Errorf("%s is not on the session's current branch", w.Run)
+	}
+	end := w.endOf(last)
 	if seen != nil {
 		end = *seen
-	} else {
-		end = w.endOf(last)
 	}
-	switch {
-	case text == nil:
-		return fmt.Errorf("%s is not on the session's current branch", w.Run)
-	case w.Console.JSON && !w.Console.Result:
-		w.Console.JSONLine(text)
-	default:
+	if text == nil {
+		w.Console.Notef("%s has ended without an answer", w.Run)
+	} else {
+		w.Console.Notef("%s has ended; its last answer, from the session:", w.Run)
+	}
+	if w.Console.JSON && !w.Console.Result {
+		if text != nil {
+			w.Console.JSONLine(text)
+		}
+		w.Console.explainEnd(end)
+	} else {
 		w.Tally.unseen(last.Text, end)
 	}
 	return w.exit(end)
 }
 
+// isLatest reports that the session knows how this run has ended.
+func (w *Watch) isLatest() bool { return w.latest != nil && w.latest.RunID == w.Run }
+
 // endOf is how a run has ended whose end was missed: as the session tells it, or else as
 // its last message does.
 func (w *Watch) endOf(last protocol.Message) protocol.AgentEnd {
-	if run := w.latest; run != nil && run.RunID == w.Run {
-		return protocol.AgentEnd{StopReason: run.StopReason, Error: run.Error}
+	if w.isLatest() {
+		return protocol.AgentEnd{StopReason: w.latest.StopReason, Error: w.latest.Error}
 	}
 	switch last.StopReason {
 	case protocol.StopAborted, protocol.StopError:
