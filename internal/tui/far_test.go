@@ -1,11 +1,13 @@
 package tui
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
@@ -121,4 +123,38 @@ func TestCommandsForAConnectionThatIsLost(t *testing.T) {
 	h.until("the connection", func() bool { return h.offline == nil && len(h.unsent) == 0 && !h.running() })
 	h.press("enter")
 	h.sees("steering: all")
+}
+
+// What is meant for a session that is left before it was sent is in the input again where the other one is shown;
+// what is written once that one was asked for is sent there.
+func TestATextForASessionThatIsLeftWhileAwayComesBack(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	h := useFar(t, p.Socket)
+	asks := begun(t, d, "Ask for it")
+	waits(t, d, asks, "touch "+filepath.Join(d.Dir, "made"))
+	h.sees("1 approval elsewhere")
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.write("meant for the first")
+	h.press("enter")
+	h.sees("unsent meant for the first")
+	h.press("f6")
+	h.write("meant for the second")
+	h.press("enter")
+	p.Cut(false)
+	h.until("the other session", func() bool {
+		return h.state.SessionID == asks && h.goal == nil && len(h.unsent) == 0
+	})
+	if got := h.input.Text(); got != "meant for the first" {
+		t.Errorf("got %q in the input, want what was not sent", got)
+	}
+	h.sees("what was meant for another session is in the input")
+	said := fmt.Sprintf("%s", there(t, d, protocol.GetMessages, protocol.GetMessagesParams{
+		Scope: protocol.Scope{SessionID: asks},
+	}).Messages)
+	if all := string(commandsOf(p)); strings.Contains(all, "meant for the first") ||
+		strings.Count(all, `"meant for the second"`) != 1 {
+		t.Errorf("it was said in the other session: %s; the commands are\n%s", said, all)
+	}
 }
