@@ -158,3 +158,28 @@ func TestATextForASessionThatIsLeftWhileAwayComesBack(t *testing.T) {
 		t.Errorf("it was said in the other session: %s; the commands are\n%s", said, all)
 	}
 }
+
+// A text that may have arrived, and was taken back, is the same text as long as it is sent unchanged. A changed one is
+// another.
+func TestATextThatIsTakenBackKeepsItsKey(t *testing.T) {
+	for name, want := range map[string]bool{"as it was": true, "changed": false} {
+		p := tuitest.NewProxy(t, startNoused(t, "").Socket)
+		h := useFar(t, p.Socket)
+		p.Cut(true)
+		h.until("word of the loss", func() bool { return h.offline != nil })
+		h.write("said once")
+		h.press("enter")
+		key := h.unsent[0].Key
+		h.press("esc")
+		if got := h.input.Text(); got != "said once" || len(h.unsent) > 0 || key == "" {
+			t.Fatalf("%s: got %q in the input, %d texts on their way, the key %q", name, got, len(h.unsent), key)
+		}
+		if !want {
+			h.write(" and changed")
+		}
+		h.press("enter")
+		if got := h.unsent[0].Key; got == "" || (got == key) != want {
+			t.Errorf("%s: got the key %q after %q", name, got, key)
+		}
+	}
+}

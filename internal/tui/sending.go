@@ -88,14 +88,18 @@ func (ob *outbox) giveBackIf(so func(slash.Unsent) bool) (text, abort bool) {
 	return text, abort
 }
 
-// written puts texts that were not sent into the input again.
+// written puts texts that were not sent into the input again. The first one may have arrived.
 func (ob *outbox) written(back []slash.Unsent) {
 	var texts []string
 	var images []slash.Image
 	for _, u := range back {
-		if u.Text != "" {
-			texts, images = append(texts, u.Text), append(images, u.Images...)
+		if u.Text == "" {
+			continue
 		}
+		if len(texts) == 0 {
+			ob.retry = u
+		}
+		texts, images = append(texts, u.Text), append(images, u.Images...)
 	}
 	if text := slash.AsWritten(back); text != "" {
 		ob.input.Images = append(images, ob.input.Images...)
@@ -371,7 +375,7 @@ func (m *model) answer(a answered) tea.Cmd {
 		m.waiting = append(m.waiting, was.Text)
 	}
 	if o.Err != nil && was.Text != "" {
-		m.retry, m.unsent, o.Text = was, append([]slash.Unsent{was}, m.unsent...), ""
+		m.unsent, o.Text = append([]slash.Unsent{was}, m.unsent...), ""
 		m.giveBack()
 		if a.at.State.SessionID != m.state.SessionID {
 			m.astray = m.state.SessionID
