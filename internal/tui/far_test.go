@@ -143,13 +143,12 @@ func TestATextForASessionThatIsLeftWhileAwayComesBack(t *testing.T) {
 	h.write("meant for the second")
 	h.press("enter")
 	p.Cut(false)
-	h.until("the other session", func() bool {
-		return h.state.SessionID == asks && h.goal == nil && len(h.unsent) == 0
-	})
+	h.until("the other session", func() bool { return h.state.SessionID == asks && h.goal == nil })
+	h.sees("what was meant for another session is in the input")
+	h.until("the answer", func() bool { return len(h.unsent) == 0 })
 	if got := h.input.Text(); got != "meant for the first" {
 		t.Errorf("got %q in the input, want what was not sent", got)
 	}
-	h.sees("what was meant for another session is in the input")
 	said := fmt.Sprintf("%s", there(t, d, protocol.GetMessages, protocol.GetMessagesParams{
 		Scope: protocol.Scope{SessionID: asks},
 	}).Messages)

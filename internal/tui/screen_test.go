@@ -482,13 +482,12 @@ func TestATextBehindAnotherIsNotSentToTheNextSession(t *testing.T) {
 	h.write("behind it")
 	h.press("enter", "esc")
 	h.follow(other) // as the board does; nothing of the daemon's was taken in so far
-	h.until("the other session", func() bool {
-		return h.state.SessionID == other && h.goal == nil && len(h.unsent) == 0
-	})
+	h.until("the other session", func() bool { return h.state.SessionID == other && h.goal == nil })
+	h.sees("what was meant for another session is in the input", "nothing was aborted")
+	h.until("the answer", func() bool { return len(h.unsent) == 0 })
 	if got := h.input.Text(); got != "behind it" {
 		t.Errorf("got %q in the input, want what was not sent", got)
 	}
-	h.sees("what was meant for another session is in the input", "nothing was aborted")
 	if all := string(commandsOf(p)); !strings.Contains(all, `"on its way"`) || strings.Contains(all, `"behind it"`) ||
 		strings.Contains(all, `"abort"`) {
 		t.Errorf("the commands are\n%s", all)
