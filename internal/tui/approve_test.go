@@ -16,6 +16,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/tuitest"
 )
 
@@ -590,5 +591,37 @@ func TestAnEditThatAsks(t *testing.T) {
 	h.until("the end of the run", func() bool { return !h.running() && h.approval.ID() == "" })
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func B()") {
 		t.Errorf("allowed, and the file is %s %v", text, err)
+	}
+}
+
+// The reason of a denial, and a field of a form, are taken whole, or refused as too long.
+func TestAPasteIntoAnApprovalIsTakenWholeOrRefused(t *testing.T) {
+	long := strings.Repeat("abc ", 750) + "end"
+	for name, c := range map[string]struct {
+		asked protocol.Approval
+		key   string
+		sent  func(approvals.Answer) string
+	}{
+		"reason": {protocol.Approval{
+			Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"command":"git push"}`),
+			Options: options("bash: git push …"),
+		}, "r", func(a approvals.Answer) string { return a.Reason }},
+		"field": {protocol.Approval{
+			Kind: protocol.ApprovalQuestion, ToolName: "hotel.book", Arguments: []byte(`{}`), Options: stay.Options,
+			Schema: []byte(`{"type":"object","properties":{"wishes":{"type":"string"}}}`),
+		}, "a", func(a approvals.Answer) string { return a.Content }},
+	} {
+		h := waiting(t, c.asked, 80, 24)
+		h.press("f5")
+		h.write(c.key)
+		h.send(tea.PasteMsg{Content: long})
+		h.send(tea.PasteMsg{Content: strings.Repeat("x", 64<<10)})
+		if !strings.Contains(h.screen(), "too long") {
+			t.Errorf("%s: the screen is\n%s", name, h.screen())
+		}
+		a := h.approval.Update(named["enter"])
+		if got := c.sent(a); !strings.Contains(got, long) || strings.Contains(got, "x") {
+			t.Errorf("%s: got %q, want the %d bytes that were pasted", name, got, len(long))
+		}
 	}
 }

@@ -67,17 +67,14 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 	var back undelivered
 	switch {
 	case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound:
-		v.Tell("the session was deleted elsewhere", true)
 		v.Remove(c.ID)
+		v.failed(c, "the session was deleted elsewhere")
 		return
 	case errors.As(err, &back):
 		v.handBack(c, back)
 		return
 	case err != nil:
-		v.Tell(slash.Describe(err), true)
-		if c.Text != "" {
-			v.Ask(c)
-		}
+		v.failed(c, slash.Describe(err))
 		return
 	}
 	v.retry.key = ""
@@ -86,6 +83,29 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 		v.Remove(c.ID)
 	}
 }
+
+// failed says why something was not done. The text is in its line again, or, where that cannot be, in the history
+// of the input.
+func (v *boardView) failed(c board.Choice, why string) {
+	v.Tell(why, true)
+	if c.Text == "" || v.asks(c) || c.Action == board.Rename {
+		return
+	}
+	const where = "; the text is in the history of the input"
+	v.Tell(why+where, true)
+	v.m.remember(c.Text)
+	text := "not sent to " + sessionAt(c.ID) + ": " + why + where
+	v.m.talk.Notice("error", text)
+	if v.m.goal != nil { // the notes go with the session that is left
+		v.m.notices = append(v.m.notices, text)
+	}
+}
+
+// asks puts a text into the line again, unless that is not to be seen, or has another one.
+func (v *boardView) asks(c board.Choice) bool { return v.m.shownBoard() == v && v.Ask(c) }
+
+// sessionAt names a session in a message.
+func sessionAt(id board.ID) string { return strings.TrimSpace(id.Host + " " + id.Session) }
 
 // undelivered are the texts that an abort handed back.
 type undelivered []protocol.DiscardedInput
@@ -101,19 +121,24 @@ func (u undelivered) count() string {
 
 // handBack puts what an abort handed back where the user can have it again. The
 // conversation that is shown has it already, in its input or among its notices.
-// Of another session it goes into the line that is said to it, and stays in the
-// conversation of this screen, should that line be left.
+// Of another session it goes into the line that is said to it, else into the history of the
+// input, and stays in the conversation of this screen, should that line be left.
 func (v *boardView) handBack(c board.Choice, texts undelivered) {
 	if v.isShown(c.ID) {
 		v.Tell(texts.Error()+": see the conversation", false)
 		return
 	}
 	var all []string
-	where := strings.TrimSpace(c.ID.Host + " " + c.ID.Session)
+	where := sessionAt(c.ID)
 	for _, d := range texts {
 		all = append(all, d.Text)
 		v.m.talk.Notice("warning", "not delivered to "+where+": "+d.Text)
 	}
+	back := board.Choice{Action: board.Say, ID: c.ID, Text: strings.Join(all, "\n\n")}
+	if !v.asks(back) {
+		v.m.remember(back.Text)
+		v.Tell(texts.Error()+": it is in the history of the input, and in the conversation", false)
+		return
+	}
 	v.Tell(texts.Error()+": Enter says it again; it is in the conversation, too", false)
-	v.Ask(board.Choice{Action: board.Say, ID: c.ID, Text: strings.Join(all, "\n\n")})
 }

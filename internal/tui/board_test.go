@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
 )
 
 func init() { named["f4"] = tea.KeyPressMsg{Code: tea.KeyF4} }
@@ -129,6 +130,27 @@ func TestAnAbortOnTheBoardHandsTextsBack(t *testing.T) {
 	h.sees("› and mind the tests")
 }
 
+// Where the board was left meanwhile they are in the history of the input.
+func TestAnAbortOnABoardThatWasLeftKeepsTheTexts(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	made := there(t, d, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: new(bool)})
+	other := made.SessionID
+	scope := protocol.Scope{SessionID: other}
+	there(t, d, protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Wait: new(bool),
+		Text: `!bash {"command":"until [ -e go ]; do sleep 0.05; done"}`,
+	})
+	there(t, d, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: "and mind the tests"})
+	h.press("f4")
+	h.sees("The other one", "1 working")
+	h.write("other")
+	h.until("the other alone", func() bool { i, ok := h.board.Selected(); return ok && i.SessionID == other })
+	h.send(tea.KeyPressMsg{Code: 'x', Mod: tea.ModCtrl})
+	h.press("esc", "esc") // the filter, and the board
+	h.until("the text in the history", func() bool { return h.remembered("and mind the tests") })
+}
+
 // A session whose folder is gone looks so.
 func TestTheBoardTellsThatAFolderIsGone(t *testing.T) {
 	d := startNoused(t, "")
@@ -162,4 +184,62 @@ func TestTheBoardAfterTheDaemonCameBack(t *testing.T) {
 	id := beside(h, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1)}).Sessions[0].SessionID
 	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "hello"})
 	h.sees("Made after", "1 done, unread")
+}
+
+// says writes to the session under the board's cursor.
+func (h *hand) says(text string) {
+	h.t.Helper()
+	h.press("tab")
+	h.sees("say to ")
+	h.write(text)
+	h.press("enter")
+}
+
+// remembered tells whether a text is the newest in the history of the input.
+func (h *hand) remembered(text string) bool {
+	all := h.input.History.Texts
+	return len(all) > 0 && all[len(all)-1] == text
+}
+
+// A text of the board that the daemon has not taken is in its line again, with the reason; where it cannot be, as
+// the board was left, or another text is written there, or the session is no more, it is in the history of the input.
+func TestATextOfTheBoardThatIsNotSentIsKept(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	h := useDaemon(t, p.Socket)
+	begun(t, d, "The other one")
+	gone := begun(t, d, "Deleted soon")
+	h.press("f4")
+	h.sees("The other one", "Deleted soon")
+	h.write("soon")
+	h.until("one row", func() bool { i, ok := h.board.Selected(); return ok && i.SessionID == gone })
+	there(t, d, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: gone})
+	h.says("for the deleted one") // before the board has heard of it
+	h.sees("the session was deleted elsewhere")
+	if !h.remembered("for the deleted one") {
+		t.Errorf("got the history %q", h.input.History.Texts)
+	}
+	h.press("esc")
+	h.write("other")
+	h.sees("The other one")
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+
+	h.says("in its line")
+	h.sees("not connected to the daemon", "say to The other one: in its line")
+	h.press("enter")
+	h.press("tab") // before it was refused
+	h.write("written meanwhile")
+	h.sees("not connected to the daemon")
+	if !h.remembered("in its line") || !strings.Contains(h.screen(), "written meanwhile") {
+		t.Errorf("got the history %q; the screen is\n%s", h.input.History.Texts, h.screen())
+	}
+	h.press("esc")
+	h.says("left behind")
+	h.press("esc", "esc") // the filter, and the board
+	if h.over != nil {
+		t.Fatal("the board was not left")
+	}
+	h.until("the text in the history", func() bool { return h.remembered("left behind") })
+	h.reads("not connected to the daemon; the text is in the history of the input")
 }

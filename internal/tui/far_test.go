@@ -1,11 +1,13 @@
 package tui
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
@@ -121,4 +123,62 @@ func TestCommandsForAConnectionThatIsLost(t *testing.T) {
 	h.until("the connection", func() bool { return h.offline == nil && len(h.unsent) == 0 && !h.running() })
 	h.press("enter")
 	h.sees("steering: all")
+}
+
+// What is meant for a session that is left before it was sent is in the input again where the other one is shown;
+// what is written once that one was asked for is sent there.
+func TestATextForASessionThatIsLeftWhileAwayComesBack(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	h := useFar(t, p.Socket)
+	asks := begun(t, d, "Ask for it")
+	waits(t, d, asks, "touch "+filepath.Join(d.Dir, "made"))
+	h.sees("1 approval elsewhere")
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.write("meant for the first")
+	h.press("enter")
+	h.sees("unsent meant for the first")
+	h.press("f6")
+	h.write("meant for the second")
+	h.press("enter")
+	p.Cut(false)
+	h.until("the other session", func() bool { return h.state.SessionID == asks && h.goal == nil })
+	h.sees("what was meant for another session is in the input")
+	h.until("the answer", func() bool { return len(h.unsent) == 0 })
+	if got := h.input.Text(); got != "meant for the first" {
+		t.Errorf("got %q in the input, want what was not sent", got)
+	}
+	said := fmt.Sprintf("%s", there(t, d, protocol.GetMessages, protocol.GetMessagesParams{
+		Scope: protocol.Scope{SessionID: asks},
+	}).Messages)
+	if all := string(commandsOf(p)); strings.Contains(all, "meant for the first") ||
+		strings.Count(all, `"meant for the second"`) != 1 {
+		t.Errorf("it was said in the other session: %s; the commands are\n%s", said, all)
+	}
+}
+
+// A text that may have arrived, and was taken back, is the same text as long as it is sent unchanged. A changed one is
+// another.
+func TestATextThatIsTakenBackKeepsItsKey(t *testing.T) {
+	for name, want := range map[string]bool{"as it was": true, "changed": false} {
+		p := tuitest.NewProxy(t, startNoused(t, "").Socket)
+		h := useFar(t, p.Socket)
+		p.Cut(true)
+		h.until("word of the loss", func() bool { return h.offline != nil })
+		h.write("said once")
+		h.press("enter")
+		key := h.unsent[0].Key
+		h.press("esc")
+		if got := h.input.Text(); got != "said once" || len(h.unsent) > 0 || key == "" {
+			t.Fatalf("%s: got %q in the input, %d texts on their way, the key %q", name, got, len(h.unsent), key)
+		}
+		if !want {
+			h.write(" and changed")
+		}
+		h.press("enter")
+		if got := h.unsent[0].Key; got == "" || (got == key) != want {
+			t.Errorf("%s: got the key %q after %q", name, got, key)
+		}
+	}
 }

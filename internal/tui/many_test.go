@@ -175,6 +175,7 @@ func TestWhatWaitsForAHostIsGivenBack(t *testing.T) {
 	h.write("said on the way")
 	h.press("enter")
 	h.sees("unsent said on the way")
+	key := h.unsent[0].Key
 	h.press("ctrl+r")
 	h.sees("Train it")
 	h.write("train")
@@ -192,6 +193,11 @@ func TestWhatWaitsForAHostIsGivenBack(t *testing.T) {
 	h.sees("● box", "> said on the way")
 	if strings.Contains(string(commandsOf(p)), "said on the way") {
 		t.Error("the text was sent")
+	}
+	h.press("enter")
+	h.until("its answer", func() bool { return len(h.unsent) == 0 })
+	if !strings.Contains(string(commandsOf(p)), key) {
+		t.Errorf("the text was sent as another than %s:\n%s", key, commandsOf(p))
 	}
 }
 

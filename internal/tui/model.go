@@ -81,6 +81,7 @@ type outbox struct {
 
 	unsent   []slash.Unsent            // in the order they go in; see sending
 	sending  bool                      // the first of unsent is on its way
+	retry    slash.Unsent              // what came back last: sent unchanged it is the same, in case it did arrive
 	former   []former                  // on their way to daemons that are shown no more
 	working  []string                  // other commands that the daemon has not answered
 	comments map[string]*pick.Comments // on changes, which were not sent, by the key of a session
@@ -140,7 +141,6 @@ type daemonView struct {
 	waiting  []string             // sent to the run of a daemon that hands nothing back
 	heard    []string             // said by users in that run: one may be before its reply
 	rewrite  *slash.Edit          // the message that the input is written for anew
-	retry    slash.Unsent         // what was sent last and failed
 	where    whereabouts
 	began    began
 	counting string // the run whose changes are counted

@@ -471,6 +471,44 @@ func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {
 	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "/meant for the other") >= 2 })
 }
 
+// What waits behind a text that is on its way is for the session that it was written in. So is Esc.
+func TestATextBehindAnotherIsNotSentToTheNextSession(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	h := useDaemon(t, p.Socket)
+	other := begun(t, d, "The other one")
+	h.write("on its way")
+	h.press("enter")
+	h.write("behind it")
+	h.press("enter", "esc")
+	h.follow(other) // as the board does; nothing of the daemon's was taken in so far
+	h.until("the other session", func() bool { return h.state.SessionID == other && h.goal == nil })
+	h.sees("what was meant for another session is in the input", "nothing was aborted")
+	h.until("the answer", func() bool { return len(h.unsent) == 0 })
+	if got := h.input.Text(); got != "behind it" {
+		t.Errorf("got %q in the input, want what was not sent", got)
+	}
+	if all := string(commandsOf(p)); !strings.Contains(all, `"on its way"`) || strings.Contains(all, `"behind it"`) ||
+		strings.Contains(all, `"abort"`) {
+		t.Errorf("the commands are\n%s", all)
+	}
+}
+
+// A text between two commands that show other sessions is for the one that the first of them shows.
+func TestATextBetweenTwoNewSessions(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	for _, line := range []string{"/new one", "meant for one", "/new two", "meant for two"} {
+		h.write(line)
+		h.press("enter")
+	}
+	h.until("the answer", func() bool {
+		return h.state.Title == "two" && len(h.unsent) == 0 && !h.running() && strings.Count(h.screen(), "meant for two") >= 2
+	})
+	if got := h.input.Text(); got != "meant for one" {
+		t.Errorf("got %q in the input, want what was meant for the session that was left", got)
+	}
+}
+
 // Why a run failed is told to one who comes later, too.
 func TestFailedRunSaysWhyWhenItIsLoaded(t *testing.T) {
 	d := startNoused(t, "[model]\nmax_steps = 1\n")

@@ -37,32 +37,69 @@ func (ob *outbox) goOn() {
 
 // stay gives back what was meant for a session that is not shown.
 func (ob *outbox) stay() {
-	ob.giveBack()
+	ob.giveBackOthers()
 	for _, j := range ob.held {
 		ob.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
 	}
 	ob.held = nil
 }
 
-// giveBack puts the texts that are not on their way into the input again.
-func (ob *outbox) giveBack() {
+// giveBack puts the texts that are not on their way into the input again, and tells whether there
+// was one, and whether a run was to be aborted.
+func (ob *outbox) giveBack() (text, abort bool) {
+	return ob.giveBackIf(func(slash.Unsent) bool { return true })
+}
+
+// giveBackOthers does that with what is meant for another session than the one that is shown, or
+// about to be.
+func (ob *outbox) giveBackOthers() {
+	shown := ob.state.SessionID
+	if ob.goal != nil {
+		shown = *ob.goal
+	}
+	text, abort := ob.giveBackIf(func(u slash.Unsent) bool {
+		return u.Behind > 0 || u.Session != "" && u.Session != shown
+	})
+	if text {
+		ob.talk.Notice("info", "what was meant for another session is in the input")
+	}
+	if abort {
+		ob.talk.Notice("error", "nothing was aborted: that was meant for another session")
+	}
+}
+
+func (ob *outbox) giveBackIf(so func(slash.Unsent) bool) (text, abort bool) {
 	going := 0
 	if ob.sending {
 		going = 1
 	}
-	back := ob.unsent[going:]
-	ob.unsent = ob.unsent[:going]
+	var back []slash.Unsent
+	stays := ob.unsent[:going:going]
+	for _, u := range ob.unsent[going:] {
+		if !so(u) {
+			stays = append(stays, u)
+			continue
+		}
+		back = append(back, u)
+		text, abort = text || u.Text != "", abort || u.Text == ""
+	}
+	ob.unsent = stays
 	ob.written(back)
+	return text, abort
 }
 
-// written puts texts that were not sent into the input again.
+// written puts texts that were not sent into the input again. The first one may have arrived.
 func (ob *outbox) written(back []slash.Unsent) {
 	var texts []string
 	var images []slash.Image
 	for _, u := range back {
-		if u.Text != "" {
-			texts, images = append(texts, u.Text), append(images, u.Images...)
+		if u.Text == "" {
+			continue
 		}
+		if len(texts) == 0 {
+			ob.retry = u
+		}
+		texts, images = append(texts, u.Text), append(images, u.Images...)
 	}
 	if text := slash.AsWritten(back); text != "" {
 		ob.input.Images = append(images, ob.input.Images...)
@@ -113,8 +150,12 @@ func (m *model) finish(f finished) tea.Cmd {
 	if i := slices.Index(m.working, o.Name); i >= 0 {
 		m.working = slices.Delete(m.working, i, i+1)
 	}
+	moves := slash.Named(o.Name).Moves
+	if moves && o.Follow != nil {
+		m.leadsTo(*o.Follow)
+	}
 	cmd := m.apply(o)
-	if slash.Named(o.Name).Moves && o.Follow == nil { // it failed, or shows a list
+	if moves && o.Follow == nil { // it failed, or shows a list
 		m.stay()
 	}
 	m.goOn()
@@ -223,8 +264,42 @@ func (ob *outbox) submit(u slash.Unsent) {
 			u.Key = uuid.NewString()
 		}
 	}
+	u.Session, u.Behind = ob.meant()
 	ob.unsent = append(ob.unsent, u)
 	ob.sendNext()
+}
+
+// meant is the session that is shown, or about to be: what is written now is for it. It is not known
+// where commands have to be done that lead to it.
+func (ob *outbox) meant() (session string, behind int) {
+	for _, name := range ob.working {
+		if slash.Named(name).Moves {
+			behind++
+		}
+	}
+	for _, j := range ob.held {
+		if slash.Named(j.name).Moves {
+			behind++
+		}
+	}
+	switch {
+	case behind > 0:
+		return "", behind
+	case ob.goal != nil:
+		return *ob.goal, 0
+	}
+	return ob.state.SessionID, 0
+}
+
+// leadsTo notes which session the first of those commands shows.
+func (ob *outbox) leadsTo(session string) {
+	for i := range ob.unsent {
+		u := &ob.unsent[i]
+		if u.Behind == 1 {
+			u.Session = session
+		}
+		u.Behind = max(u.Behind-1, 0)
+	}
 }
 
 // secondTry is what tries the run again that the model's provider has failed: the text that it
@@ -252,6 +327,9 @@ func (m *model) secondTry() (u slash.Unsent, why *protocol.RunError) {
 }
 
 func (ob *outbox) sendNext() {
+	if !ob.moving() {
+		ob.giveBackOthers()
+	}
 	if ob.sending || len(ob.unsent) == 0 || !ob.inOrder() || ob.cutOff() {
 		return
 	}
@@ -297,7 +375,7 @@ func (m *model) answer(a answered) tea.Cmd {
 		m.waiting = append(m.waiting, was.Text)
 	}
 	if o.Err != nil && was.Text != "" {
-		m.retry, m.unsent, o.Text = was, append([]slash.Unsent{was}, m.unsent...), ""
+		m.unsent, o.Text = append([]slash.Unsent{was}, m.unsent...), ""
 		m.giveBack()
 		if a.at.State.SessionID != m.state.SessionID {
 			m.astray = m.state.SessionID

@@ -189,11 +189,8 @@ func (ob *outbox) leave() {
 		ob.former = append(ob.former, former{ob.link, host, ob.unsent[0]})
 		ob.unsent, ob.sending = ob.unsent[1:], false
 	}
-	isText := func(u slash.Unsent) bool { return u.Text != "" }
-	text, abort := slices.ContainsFunc(ob.unsent, isText), slices.ContainsFunc(ob.unsent, func(u slash.Unsent) bool {
-		return !isText(u)
-	})
 	ob.talk.Clear()
+	text, abort := ob.giveBack()
 	ob.stay()
 	if text {
 		ob.addNotice("info", "what was not sent to "+host+" is in the input")

@@ -34,6 +34,7 @@ func (p *Panel) fill() Answer {
 		}
 		p.filling = &filling{form: f, typed: make([]pick.Typed, len(f.Fields))}
 		for i := range f.Fields {
+			p.filling.typed[i] = pick.NewText(pick.MaxText)
 			p.filling.typed[i].Set(f.Fields[i].Typed(f.Fields[i].Default))
 		}
 	}
@@ -55,7 +56,7 @@ func (f *filling) write(msg tea.Msg, key string) (done bool) {
 		f.at, f.problem = max(f.at-1, 0), ""
 	default:
 		if f.typed[f.at].Update(msg) {
-			f.problem = ""
+			f.problem = f.typed[f.at].Refusal()
 		}
 	}
 	return false

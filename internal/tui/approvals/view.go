@@ -82,7 +82,10 @@ func (p *Panel) parts(width, height int) (body, below []string) {
 	case p.writes():
 		return p.formParts(width, height)
 	case p.why != nil:
-		return l.all, []string{p.reasonLine(width)}
+		if problem := p.why.Refusal(); problem != "" && height > 1 {
+			below = append(below, p.theme.Warn.Render(cell.Truncate("  "+problem, width)))
+		}
+		return l.all, append(below, p.reasonLine(width))
 	case min(len(l.call), 3)+len(l.facts)+len(l.options) <= height:
 		return l.call, slices.Concat(l.facts, l.options)
 	case min(len(l.known), 3)+len(l.options) <= height:

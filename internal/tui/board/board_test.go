@@ -487,3 +487,19 @@ func TestSessionsOfTwoHostsAreApart(t *testing.T) {
 		t.Errorf("got %d sessions, want box's three", len(b.rows))
 	}
 }
+
+// What is said to a session is said whole, or not taken at all: a paste that is too long is refused, and the board says
+// so beside the line.
+func TestAPasteIsTakenWholeOrRefused(t *testing.T) {
+	b := filled()
+	long := strings.Repeat("abc ", 750) + "end"
+	press(b, "tab")
+	b.Update(tea.PasteMsg{Content: long})
+	b.Update(tea.PasteMsg{Content: strings.Repeat("x", 64<<10)})
+	if view := b.View(120, 40, noon); !strings.Contains(view, "too long") || !strings.Contains(view, "end") {
+		t.Errorf("the board is\n%s", view)
+	}
+	if c := b.Update(tea.KeyPressMsg{Code: tea.KeyEnter}); c.Action != Say || c.Text != long {
+		t.Errorf("got %s of %d bytes, want the %d that were pasted", c.Action, len(c.Text), len(long))
+	}
+}

@@ -159,17 +159,21 @@ func (b *Board) begins(i int) bool {
 
 // openLine opens the line.
 func (b *Board) openLine(rename bool, text string) {
-	b.say = ask{of: b.selected, rename: rename}
+	b.say = ask{of: b.selected, rename: rename, line: pick.NewText(pick.MaxText)}
 	b.say.line.Set(text)
 }
 
-// Ask opens the line with a text in it that could not be sent to a session,
-// unless the user writes something else by now.
-func (b *Board) Ask(c Choice) {
-	if r := b.rows[c.ID]; r != nil && b.say.of == nil && b.gone == nil {
-		b.say = ask{of: r, rename: c.Action == Rename}
-		b.say.line.Set(c.Text)
+// Ask opens the line with a text in it that could not be sent to a session, and
+// tells whether it did: the user may write something else by now, or it is too long.
+func (b *Board) Ask(c Choice) bool {
+	r := b.rows[c.ID]
+	line := pick.NewText(pick.MaxText)
+	line.Set(c.Text)
+	if r == nil || b.say.of != nil || b.gone != nil || line.Refusal() != "" {
+		return false
 	}
+	b.say = ask{of: r, rename: c.Action == Rename, line: line}
+	return true
 }
 
 // write is the line's part of Update.
@@ -184,6 +188,7 @@ func (b *Board) write(msg tea.Msg, key string) Choice {
 		c.Action = Later
 	case key != "enter":
 		b.say.line.Update(msg)
+		b.Tell(b.say.line.Refusal(), true)
 		return Choice{}
 	case b.say.rename:
 		c.Action = Rename

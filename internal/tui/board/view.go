@@ -34,13 +34,14 @@ func (b *Board) View(width, height int, now time.Time) string {
 		top = append(top, b.theme.Warn.Render(cell.Truncate(cell.Line(note, maxText), width)))
 	}
 	top = append(top, b.filterLine(width, len(top)))
-	room := max(height-len(top)-1, 0)
+	told := b.besideLine(width)
+	room := max(height-len(top)-len(told)-1, 0)
 	below := b.asked(width, room)
 	if below == nil {
 		below = b.preview(width, room)
 	}
 	list := b.list(width, room-len(below), now)
-	all := append(append(append(top, list...), below...), b.bottom(width, height-1))
+	all := append(slices.Concat(top, list, below, told), b.bottom(width, height-1))
 	if b.approval.Focused() {
 		x, y, on := b.approval.Cursor()
 		b.cursor.x, b.cursor.y, b.cursor.on = x, len(top)+len(list)+y, on
@@ -353,12 +354,27 @@ func (b *Board) bottom(width, y int) string {
 		return b.theme.Warn.Render(cell.Truncate(what+rest, width))
 	case b.say.of != nil:
 		return b.writing(width, y)
-	case b.told != "" && b.bad:
-		return b.theme.Error.Render(cell.Truncate(cell.Line(b.told, 4*maxText), width))
 	case b.told != "":
-		return b.theme.Text.Render(cell.Truncate(cell.Line(b.told, 4*maxText), width))
+		return b.came(width)
 	}
 	return b.theme.Dim.Render(hints(width, b.keys()))
+}
+
+// came is what came of an action.
+func (b *Board) came(width int) string {
+	style := b.theme.Text
+	if b.bad {
+		style = b.theme.Error
+	}
+	return style.Render(cell.Truncate(cell.Line(b.told, 4*maxText), width))
+}
+
+// besideLine is that above the line that is being written.
+func (b *Board) besideLine(width int) []string {
+	if b.told == "" || b.say.of == nil || b.gone != nil {
+		return nil
+	}
+	return []string{b.came(width)}
 }
 
 // keys are what the keys do with the session under the cursor.

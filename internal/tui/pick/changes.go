@@ -490,7 +490,7 @@ func (c *Changes) comment() {
 			r = c.rows[i]
 		}
 	}
-	d := &draft{at: -1}
+	d := &draft{at: -1, line: line{most: maxComment}}
 	switch {
 	case r.kind == commentRow:
 		d.comment, d.at = c.comments.list[r.at], r.at
@@ -549,6 +549,7 @@ func (c *Changes) write(msg tea.Msg) {
 	default:
 		d.leaving = false
 		d.line.update(msg)
+		c.notice = d.line.refusal()
 		return
 	}
 	c.layout()

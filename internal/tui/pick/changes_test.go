@@ -516,3 +516,20 @@ func TestConflictsAreForcedOneByOne(t *testing.T) {
 	keys(t, undo, "enter", "down", "enter", "up")
 	chooses(t, undo, "enter", Choice{Action: Choose, IDs: []string{"undo", "a"}}, true)
 }
+
+// A comment is kept whole. A paste that does not fit is refused, and said so.
+func TestAPasteIntoACommentIsTakenWholeOrRefused(t *testing.T) {
+	comments := &Comments{}
+	c := twoFiles(Look{}, comments)
+	long := strings.Repeat("abc ", 750) + "end"
+	c.Update(tea.KeyPressMsg{Code: 'c', Text: "c"})
+	c.Update(tea.PasteMsg{Content: long})
+	c.Update(tea.PasteMsg{Content: strings.Repeat("x", 64<<10)})
+	if view := c.View(120, 40); !strings.Contains(view, "too long") {
+		t.Errorf("the changes are\n%s", view)
+	}
+	c.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
+	if got := comments.Text(""); !strings.HasSuffix(got, long) {
+		t.Errorf("got the comment %q, want the %d bytes that were pasted", got, len(long))
+	}
+}

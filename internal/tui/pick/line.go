@@ -1,6 +1,8 @@
 package pick
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -11,18 +13,28 @@ import (
 	"noused/internal/tui/cell"
 )
 
-// maxLine is how many bytes may be typed in a line.
-const maxLine = 1 << 10
+// How many bytes may be typed in a line.
+const (
+	maxLine    = 1 << 10  // that filters; what is beyond is cut
+	maxComment = 16 << 10 // maxComments of them are a message
+
+	// MaxText is for a text that is sent: as much as the history of the input keeps.
+	MaxText = 64 << 10
+)
 
 // line is a line that is being typed. What moves and deletes does so by whole
 // characters as they are seen.
 type line struct {
 	text string
 	at   int // where the next character goes, in bytes
+
+	most    int  // bytes of a text that is sent: what does not fit is refused, not cut; 0: it is a filter
+	refused bool // what came last did not fit
 }
 
 // update takes a key or a paste and tells whether it was one for the line.
 func (l *line) update(msg tea.Msg) bool {
+	l.refused = false
 	switch msg := msg.(type) {
 	case tea.PasteMsg:
 		l.insert(msg.Content)
@@ -40,10 +52,24 @@ func (l *line) update(msg tea.Msg) bool {
 }
 
 func (l *line) insert(text string) {
-	text = format.Cut(text, maxLine) // before it is cleaned: a paste may be of any size
-	text = format.Cut(strings.ReplaceAll(cell.Sanitize(text), "\n", " "), maxLine-len(l.text))
-	l.text = l.text[:l.at] + text + l.text[l.at:]
-	l.at += len(text)
+	most := cmp.Or(l.most, maxLine)
+	short := format.Cut(text, most) // before it is cleaned: a paste may be of any size
+	clean := strings.ReplaceAll(cell.Sanitize(short), "\n", " ")
+	fits := format.Cut(clean, most-len(l.text))
+	l.refused = l.most > 0 && (len(short) < len(text) || len(fits) < len(clean))
+	if l.refused {
+		return
+	}
+	l.text = l.text[:l.at] + fits + l.text[l.at:]
+	l.at += len(fits)
+}
+
+// refusal says that what came last did not fit; "": it did.
+func (l *line) refusal() string {
+	if !l.refused {
+		return ""
+	}
+	return fmt.Sprintf("too long: nothing was added, as at most %d KiB fit here", l.most>>10)
 }
 
 func (l *line) key(key string) bool {

@@ -132,4 +132,9 @@ type Unsent struct {
 	Images    []Image
 	FollowUp  bool
 	As        string // the named agent that takes it, "" for none
+
+	// Session is the one that it is meant for; "": the one that is shown when it goes. Behind counts the commands that
+	// are done first and show another session: it is meant for that of the last of them.
+	Session string
+	Behind  int
 }
