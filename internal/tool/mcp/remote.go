@@ -253,6 +253,10 @@ func (r *remote) isGone() bool {
 // lost says that the next call needs another connection.
 func (r *remote) lost() { r.link.h.forget(r.link) }
 
+// optional reports a request without whose answer a server is used. Nothing is lost with
+// it: many servers refuse it, and each connection begins with it.
+func optional(req *jsonrpc.Request) bool { return req != nil && req.Method == "prompts/list" }
+
 // Close is the SDK's way to end it.
 func (r *remote) Close() error {
 	r.quit()
