@@ -43,20 +43,16 @@ func (d *Daemon) openFleet() (*host.Host, error) {
 	}), nil
 }
 
-// fleetInstance reads the id of the state folder, which it makes where there is none.
+// fleetInstance reads the id of the state folder, which it makes where there is none. An
+// empty file is what a power cut may leave of one.
 func fleetInstance(path string) (string, error) {
 	text, err := regular.ReadOwn(path, 1<<10)
-	if errors.Is(err, fs.ErrNotExist) {
-		id := newID("in-")
-		f, err := regular.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-		if err != nil {
-			return "", err
-		}
-		_, err = f.WriteString(id + "\n")
-		return id, errors.Join(err, f.Close())
-	}
 	id := strings.TrimSpace(string(text))
-	if err == nil && fleet.CheckID(id) != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && id == "":
+		id = newID("in-")
+		err = regular.Replace(path, []byte(id+"\n"), 0o600)
+	case err == nil && fleet.CheckID(id) != nil:
 		err = fmt.Errorf("%s has no id; remove it, and it is made anew", path)
 	}
 	return id, err

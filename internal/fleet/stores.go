@@ -22,6 +22,11 @@ const (
 	MaxJob = 256 << 10
 	// MaxPresence is the largest Presence, in bytes.
 	MaxPresence = 32 << 10
+	// leastEvent is the smallest bound of a message's size that the stream of events may have:
+	// the end of a job without its output is shorter, and so is what stands for an event that
+	// is too long.
+	leastEvent = 16 << 10
+	headerSize = 512 // more than the headers of a message take
 	// For so long a server knows what it has stored by its message id.
 	eventDuplicates = 2 * time.Minute
 	jobDuplicates   = 24 * time.Hour
@@ -29,12 +34,30 @@ const (
 
 // OpenEvents returns the stream of events, and makes it where there is none.
 func (p Prefix) OpenEvents(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
-	return ensure(ctx, js, jetstream.StreamConfig{
+	s, err := ensure(ctx, js, jetstream.StreamConfig{
 		Name: p.EventStream(), Description: "events of noused daemons, and the ends of jobs",
 		Subjects:  []string{p.Events("*"), p.JobDone("*")},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, Storage: jetstream.FileStorage,
 		MaxBytes: eventBytes, MaxAge: eventAge, Duplicates: eventDuplicates,
 	})
+	if err != nil {
+		return nil, err
+	}
+	if most := s.CachedInfo().Config.MaxMsgSize; most > 0 && most < leastEvent {
+		return nil, fmt.Errorf("the stream %s does not fit: it takes messages of at most %d bytes, want %d or more",
+			p.EventStream(), most, leastEvent)
+	}
+	return s, nil
+}
+
+// Room is how long a message to the stream of events may be, without its headers, in bytes:
+// a longer one is not carried by the server, or not taken by the stream.
+func Room(nc *nats.Conn, events jetstream.Stream) int {
+	most := int(nc.MaxPayload())
+	if limit := int(events.CachedInfo().Config.MaxMsgSize); limit > 0 {
+		most = min(most, limit)
+	}
+	return most - headerSize
 }
 
 // OpenJobs returns the stream of jobs, and makes it where there is none. A job that

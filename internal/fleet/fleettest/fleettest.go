@@ -9,6 +9,7 @@
 package fleettest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,6 +104,23 @@ func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
+}
+
+// Limit has a stream, which open makes, take no longer messages than that.
+func Limit(t testing.TB, url string, most int32,
+	open func(context.Context, jetstream.JetStream) (jetstream.Stream, error),
+) {
+	t.Helper()
+	js := JetStream(t, Dial(t, url))
+	s, err := open(t.Context(), js)
+	if err == nil {
+		config := s.CachedInfo().Config
+		config.MaxMsgSize = most
+		_, err = js.UpdateStream(t.Context(), config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Direct is where clients connect that need no proxy. It is another address after each

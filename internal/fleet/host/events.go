@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/event"
+	"noused/internal/fleet"
 	"noused/internal/protocol"
 )
 
@@ -22,7 +23,6 @@ const (
 	windowSize = 4 << 20          // their bytes
 	ackTime    = 10 * time.Second // for the server to acknowledge one
 	readAhead  = 64               // events looked at together
-	headerSize = 512              // more than the headers of a message take
 	joinTime   = 20 * time.Millisecond
 	joinSize   = 16 << 10 // bytes of joined deltas
 )
@@ -259,7 +259,7 @@ func (w *publisher) publish(m message) error {
 	if len(w.sent) == 1 {
 		w.oldest = time.Now()
 	}
-	if most := int(w.link.nc.MaxPayload()) - headerSize; len(m.data) > most {
+	if most := fleet.Room(w.link.js.Conn(), w.stream); len(m.data) > most {
 		m = tooLarge(m, most)
 	}
 	number := w.base + uint64(w.next)

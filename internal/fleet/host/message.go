@@ -120,10 +120,11 @@ func missed(from, to uint64) message {
 		to), "")
 }
 
-// tooLarge reports an event that the server does not carry.
+// tooLarge reports an event that the server does not carry, or the stream does not take.
 func tooLarge(m message, most int) message {
 	return warning(m.from, m.to, fmt.Sprintf(
-		"an event, %s, has %d bytes, and the NATS server carries at most %d (max_payload)", m.typ, len(m.data), most),
+		"an event, %s, has %d bytes, and the NATS server takes at most %d (max_payload, or max_msg_size of the stream)",
+		m.typ, len(m.data), most),
 		m.session)
 }
 

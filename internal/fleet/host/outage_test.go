@@ -70,6 +70,23 @@ func TestAnEventThatIsTooLargeIsToldOf(t *testing.T) {
 	}
 }
 
+// So is one that the server carries, and the stream does not take.
+func TestAnEventThatTheStreamDoesNotTakeIsToldOf(t *testing.T) {
+	server := fleettest.Start(t, "")
+	fleettest.Limit(t, server.Direct(), 64<<10, fleet.DefaultPrefix.OpenEvents)
+	d := startDaemon(t, server.URL(), nil)
+	d.say("ses-1", "before")
+	d.say("ses-1", strings.Repeat("x", 100<<10))
+	d.say("ses-1", strings.Repeat("x", 60<<10))
+	last := d.say("ses-1", "after")
+	d.hasPublished(last)
+	all := stored(t, server.URL())
+	whole(t, all, last)
+	if n := dropped(t, all); n != 1 {
+		t.Errorf("%d events are reported as missing, want 1", n)
+	}
+}
+
 // A server that takes nothing holds nobody up: events are published at once, and the
 // daemon leaves when it is told to. When it takes them again, all are there, once.
 func TestAStalledServerHoldsNobodyUp(t *testing.T) {
@@ -186,6 +203,11 @@ no_auth_user: a`)
 			}
 			return s
 		}, true, "the stream noused_EVENTS does not fit: it does not take noused.*.evt.*"},
+		"a stream of short messages": {func(t *testing.T) *fleettest.Server {
+			s := fleettest.Start(t, "")
+			fleettest.Limit(t, s.Direct(), 1<<10, fleet.DefaultPrefix.OpenEvents)
+			return s
+		}, true, "the stream noused_EVENTS does not fit: it takes messages of at most 1024 bytes, want 16384"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -180,3 +180,23 @@ func (e End) Encode() []byte {
 	}
 	return text
 }
+
+// encodeWithin is Encode in at most so many bytes, where less of the output makes that.
+func (e End) encodeWithin(most int) []byte {
+	e = e.Bounded()
+	if text := e.Encode(); len(text) <= most {
+		return text
+	}
+	output := e.Output
+	e.Output, e.OutputTruncated = "", true
+	rest := len(e.Encode())
+	for {
+		e.Output = output
+		text := e.Encode()
+		if len(text) <= most || output == "" {
+			return text
+		}
+		// Once more where the beginning takes more than its share.
+		output = format.Cut(output, len(output)*max(most-rest, 0)/(len(text)-rest))
+	}
+}

@@ -72,6 +72,24 @@ func TestAnEndIsBounded(t *testing.T) {
 	}
 }
 
+// Less of the output is told where there is room for less, down to none.
+func TestAnEndHasAsMuchAsThereIsRoomFor(t *testing.T) {
+	bare := len(End{ID: "j", OutputTruncated: true}.Encode())
+	for _, out := range []string{
+		"", "short", strings.Repeat("\x01", 5000),
+		strings.Repeat("x", 3000) + strings.Repeat("ü\x01", 3000),
+	} {
+		for _, most := range []int{0, bare - 30, bare, bare + 3, bare + 10, bare + 1000, 1 << 20} {
+			text := End{ID: "j", Output: out}.encodeWithin(most)
+			e := ReadEnd("j", text)
+			if len(text) > max(most, bare) || e.Error != nil || !strings.HasPrefix(out, e.Output) ||
+				e.OutputTruncated == (e.Output == out) && out != "" {
+				t.Errorf("%.4q in %d bytes: got %d, truncated %t, %v", out, most, len(text), e.OutputTruncated, e.Error)
+			}
+		}
+	}
+}
+
 // What is taken for a job can be written and read again, and is within the bounds.
 func FuzzParse(f *testing.F) {
 	f.Add("j", []byte(`{"id":"j","labels":{"gpu":"a100"},"repo":"/src","prompt":"hello","model":"m","approvals":"deny"}`))

@@ -216,9 +216,10 @@ func ReadClaim(text []byte) Claim {
 
 // Finish tells the end of a job, unless one was told, and takes it out of the queue. It
 // may be called again after an error, or an end of the process. told: it is this one, or
-// was told by an earlier call.
+// was told by an earlier call. It has as much of the output as the server takes.
 func (q *Queue) Finish(ctx context.Context, e End) (told bool, err error) {
-	ack, err := q.js.Publish(ctx, q.prefix.JobDone(e.ID), e.Encode(), jetstream.WithMsgID(endPrefix+e.ID),
+	text := e.encodeWithin(fleet.Room(q.js.Conn(), q.ends))
+	ack, err := q.js.Publish(ctx, q.prefix.JobDone(e.ID), text, jetstream.WithMsgID(endPrefix+e.ID),
 		jetstream.WithExpectStream(q.prefix.EventStream()), jetstream.WithExpectLastSequencePerSubject(0))
 	switch {
 	case isTaken(err):

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,5 +157,27 @@ func TestStreamsThatDoNotFit(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), js, fleet.DefaultPrefix, DefaultTimeout); err == nil {
 		t.Error("a queue that any server answers for was taken")
+	}
+}
+
+// The end of a job is told with as much of the output as the stream takes.
+func TestAnEndFitsIntoItsStream(t *testing.T) {
+	url := fleettest.Start(t, "").Direct()
+	fleettest.Limit(t, url, 64<<10, fleet.DefaultPrefix.OpenEvents)
+	q := open(t, url)
+	for id, out := range map[string]string{
+		"long": strings.Repeat("x", MaxOutput), "escaped": strings.Repeat("\x01", MaxOutput),
+		"worse": strings.Repeat("\x01", 60<<10) + strings.Repeat("x", 60<<10),
+	} {
+		submit(t, q, id)
+		told, err := q.Finish(t.Context(), End{ID: id, StopReason: protocol.StopCompleted, Output: out})
+		if !told || err != nil {
+			t.Errorf("%s: told %t, %v", id, told, err)
+			continue
+		}
+		e, _, err := q.End(t.Context(), id)
+		if err != nil || !e.OutputTruncated || !strings.HasPrefix(out, e.Output) || len(e.Output) < 10<<10 {
+			t.Errorf("%s: got %d bytes, truncated %t, %v", id, len(e.Output), e.OutputTruncated, err)
+		}
 	}
 }

@@ -200,7 +200,11 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 		return nil, f, f.Code != tool.NeedsLogin && f.Code != tool.Unreachable
 	}
 	l.wire.established()
-	if err = l.guarded(func() error { return l.list(ctx, unbind) }); err != nil {
+	err = l.guarded(func() error { return l.list(ctx, unbind) })
+	if err == nil && h.forgotten(l) {
+		err = errGone
+	}
+	if err != nil {
 		l.wire.stop(nil)
 		<-l.wire.ended()
 		_ = l.session.Close()
@@ -325,6 +329,13 @@ func (h *host) forget(l *link) {
 	if l.spent = true; l.users == 0 {
 		l.wire.close(h.ctx)
 	}
+}
+
+// forgotten reports a link that nobody can use any more.
+func (h *host) forgotten(l *link) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.spent
 }
 
 // rest says that nobody uses a link. The mutex is held.

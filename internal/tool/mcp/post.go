@@ -66,7 +66,7 @@ func (r *remote) call(ctx context.Context, req *jsonrpc.Request, body []byte) {
 	defer context.AfterFunc(r.ctx, cancel)()
 	err := r.request(ctx, req, body)
 	var loss brokenOff
-	if errors.As(err, &loss) {
+	if errors.As(err, &loss) && !optional(req) {
 		r.lost()
 	}
 	if err != nil && ctx.Err() == nil {
@@ -351,16 +351,15 @@ func (r *remote) broken(ctx context.Context, err error) error {
 // refusal is the fault of an answer that says no.
 func (r *remote) refusal(resp *http.Response, req *jsonrpc.Request) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	session := r.SessionID()
-	status := resp.StatusCode
+	status, session := resp.StatusCode, r.SessionID() != "" && !optional(req)
 	switch {
-	case status == http.StatusNotFound && session != "":
+	case status == http.StatusNotFound && session:
 		r.mu.Lock()
 		r.gone = true
 		r.mu.Unlock()
 		r.lost()
 		return errGone
-	case status == http.StatusBadRequest && session != "":
+	case status == http.StatusBadRequest && session:
 		r.lost() // some say so where they know no such session
 	}
 	var fault struct {

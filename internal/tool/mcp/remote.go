@@ -41,8 +41,9 @@ type caller struct {
 	desc   *tool.Descriptor
 	s      *proc.Supervisor
 	log    *zap.Logger
-	logins *oauth.Source // nil: the server is told who we are by its headers alone
-	shown  bool          // which they do
+	logins *oauth.Source                         // nil: the server is told who we are by its headers alone
+	shown  bool                                  // which they do
+	proxy  func(*http.Request) (*url.URL, error) // the environment's
 
 	mu      sync.Mutex
 	missing string // why somebody has to log in, and how; "" where nobody has to
@@ -50,7 +51,7 @@ type caller struct {
 }
 
 func newCaller(d *tool.Descriptor, s *proc.Supervisor, o Options, log *zap.Logger) *caller {
-	c := &caller{desc: d, s: s, log: log}
+	c := &caller{desc: d, s: s, log: log, proxy: http.ProxyFromEnvironment}
 	for name := range d.Headers {
 		c.shown = c.shown || http.CanonicalHeaderKey(name) == "Authorization"
 	}
@@ -60,11 +61,19 @@ func newCaller(d *tool.Descriptor, s *proc.Supervisor, o Options, log *zap.Logge
 	return c
 }
 
+// throughProxy is the proxy of a request; what is secret goes through none that could read it.
+func (c *caller) throughProxy(req *http.Request) (*url.URL, error) {
+	if req.URL.Scheme == "http" && (len(c.desc.Headers) > 0 || req.URL.User != nil) {
+		return nil, nil
+	}
+	return c.proxy(req)
+}
+
 func (c *caller) dial(_ context.Context, l *link) (wire, error) {
 	r := &remote{
 		caller: c, link: l, in: make(chan jsonrpc.Message), dead: make(chan struct{}),
 		transport: &http.Transport{
-			Proxy:       http.ProxyFromEnvironment,
+			Proxy:       c.throughProxy,
 			DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, TLSHandshakeTimeout: dialTime,
 			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader, IdleConnTimeout: l.h.waits.idle,
 		},
@@ -252,6 +261,10 @@ func (r *remote) isGone() bool {
 
 // lost says that the next call needs another connection.
 func (r *remote) lost() { r.link.h.forget(r.link) }
+
+// optional reports a request without whose answer a server is used. Nothing is lost with
+// it: many servers refuse it, and each connection begins with it.
+func optional(req *jsonrpc.Request) bool { return req != nil && req.Method == "prompts/list" }
 
 // Close is the SDK's way to end it.
 func (r *remote) Close() error {

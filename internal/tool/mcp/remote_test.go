@@ -35,6 +35,8 @@ type strict struct {
 	call answers
 	// get answers GET; nil: there is nothing to hear.
 	get func(w http.ResponseWriter, r *http.Request)
+	// prompts answers prompts/list; nil: it has none.
+	prompts func(w http.ResponseWriter, r *http.Request)
 	// instead answers everything, if it returns true.
 	instead func(w http.ResponseWriter, r *http.Request) bool
 	// lenient: what comes over a redirect, or after the end, is no matter.
@@ -172,8 +174,12 @@ func (s *strict) initialize(w http.ResponseWriter, r *http.Request, id jsontext.
 	s.sessions[session] = true
 	s.mu.Unlock()
 	w.Header().Set("Mcp-Session-Id", session)
-	s.send(w, id,
-		`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"strict","version":"1"}}`)
+	more := ""
+	if s.prompts != nil {
+		more = `,"prompts":{}`
+	}
+	s.send(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}`+more+
+		`},"serverInfo":{"name":"strict","version":"1"}}`)
 }
 
 func (s *strict) answer(w http.ResponseWriter, r *http.Request, id jsontext.Value, method string) {
@@ -182,6 +188,8 @@ func (s *strict) answer(w http.ResponseWriter, r *http.Request, id jsontext.Valu
 		w.WriteHeader(http.StatusAccepted)
 	case method == "tools/list":
 		s.send(w, id, oneTool)
+	case method == "prompts/list" && s.prompts != nil:
+		s.prompts(w, r)
 	case method == "tools/call" && s.called() != nil:
 		s.called()(w, r, id)
 	case method == "tools/call":

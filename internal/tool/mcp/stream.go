@@ -22,11 +22,13 @@ const (
 	// connection can be used again.
 	drainTime = 100 * time.Millisecond
 	maxDrain  = 4 << 10
-	// firstWait and lastWait are the waits between attempts to take up a stream, where
-	// the server does not say how long they are.
-	firstWait = time.Second
-	lastWait  = time.Minute
+	// lastWait is the longest wait between attempts to take up a stream, where the server
+	// does not say how long it is.
+	lastWait = time.Minute
 )
+
+// firstWait is the first of these waits.
+var firstWait = time.Second
 
 // follow reads the stream that answers a call, and takes it up again where it ends
 // too early and the server has said how.
@@ -55,6 +57,7 @@ type stream struct {
 	r      *remote
 	req    *jsonrpc.Request // that it answers, or nil
 	cancel func()
+	open   bool          // the server has answered GET with a stream; listen's
 	last   string        // id of the last event
 	wait   time.Duration // that the server asked for before a connection is made again
 }
@@ -137,30 +140,52 @@ func pause(ctx context.Context, d time.Duration) bool {
 // connection ends. It calls heard once the server has answered.
 func (r *remote) listen(heard func()) {
 	defer heard()
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	s := &stream{r: r, cancel: cancel}
+	s := &stream{r: r}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		resp, err := r.send(ctx, http.MethodGet, nil, nil, s)
-		heard()
-		if err == nil {
-			if resp.StatusCode != http.StatusOK || kindOf(resp) != "text/event-stream" {
-				_ = r.refusal(resp, nil) // it has none, or ended the session
-				_ = resp.Body.Close()
-				return
-			}
-			before := s.last
-			if _, err = s.read(ctx, resp); err != nil {
-				r.log.Warn("the server's stream cannot be read", zap.Error(err))
-				return
-			}
-			if s.last != before {
-				wait = firstWait
-			}
+		before := s.last
+		more, err := s.hear(heard)
+		switch {
+		case err != nil && r.ctx.Err() == nil:
+			r.log.Warn("the server's stream cannot be read; it is taken up again", zap.Error(err))
+		case s.last != before:
+			wait = firstWait
 		}
-		if needs := (*tool.Fault)(nil); errors.As(err, &needs) && needs.Code == tool.NeedsLogin ||
-			!pause(ctx, max(wait, s.wait)) {
+		if !more || !pause(r.ctx, max(wait, s.wait)) {
 			return
 		}
 	}
+}
+
+// hear hears one connection to its end. more: another one may say something. The error is
+// of what was said there.
+func (s *stream) hear(heard func()) (more bool, err error) {
+	ctx, cancel := context.WithCancel(s.r.ctx)
+	defer cancel()
+	s.cancel = cancel
+	resp, err := s.r.send(ctx, http.MethodGet, nil, nil, s)
+	heard()
+	if err != nil {
+		needs := (*tool.Fault)(nil)
+		return !errors.As(err, &needs) || needs.Code != tool.NeedsLogin, nil
+	}
+	if resp.StatusCode == http.StatusOK && kindOf(resp) == "text/event-stream" {
+		s.open = true
+		_, err = s.read(ctx, resp)
+		return true, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if passing(resp.StatusCode) {
+		return true, nil
+	}
+	if s.open { // else it has none, whatever it says of that
+		_ = s.r.refusal(resp, nil)
+	}
+	return false, nil
+}
+
+// passing reports a status that is not for good. 409 is one, of servers that have not
+// noticed yet that the stream before it broke off.
+func passing(status int) bool {
+	return status == http.StatusConflict || status == http.StatusTooManyRequests ||
+		status >= 500 && status != http.StatusNotImplemented
 }
