@@ -26,7 +26,7 @@ const (
 // says as much: the longest answers have 128,000 tokens. A decoder that collects
 // keeps to it.
 const (
-	MaxContent = 4 << 20
+	MaxContent = model.MaxContent
 	MaxCalls   = 256
 	MaxBlocks  = 16 << 10
 )
