@@ -41,7 +41,6 @@ type AgentSaid struct {
 		Session map[string]jsontext.Value `json:"sessionCapabilities"`
 		Meta    jsontext.Value            `json:"_meta"`
 	} `json:"agentCapabilities"`
-	AuthMethods []AuthMethod `json:"authMethods"`
 }
 
 // Can tells whether the agent has a capability of sessions, such as "resume".
@@ -67,13 +66,6 @@ func (a AgentSaid) Queues() bool {
 		}
 	}
 	return false
-}
-
-// AuthMethod is a way to sign in at an agent.
-type AuthMethod struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
 }
 
 // OpenRequest is session/new, and with an id session/load and session/resume.

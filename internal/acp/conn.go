@@ -22,6 +22,9 @@ const maxLine = protocol.DefaultMaxLine
 // maxID is the longest id of a request, in bytes.
 const maxID = 256
 
+// maxMembers is how many members of a line that is refused are looked at.
+const maxMembers = 16
+
 // maxDepth is how deep lists and objects may be nested in a line.
 const maxDepth = 100
 
@@ -99,7 +102,7 @@ func (c *Conn) Serve(h Handler) error {
 		var long *protocol.LineTooLongError
 		switch {
 		case errors.As(err, &long):
-			c.fail(nil, Errorf(InvalidRequest, "the line is longer than %d bytes", long.Limit))
+			c.refuse(long.Prefix, Errorf(InvalidRequest, "the line is longer than %d bytes", long.Limit))
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -115,12 +118,12 @@ func (c *Conn) Serve(h Handler) error {
 // handleLine takes a line in.
 func (c *Conn) handleLine(h Handler, line []byte) {
 	if err := tooMuch(line); err != nil { // before anything is made of it
-		c.fail(nil, err)
+		c.refuse(line, err)
 		return
 	}
 	var e envelope
 	if err := json.Unmarshal(line, &e); err != nil {
-		c.fail(nil, unreadable(err))
+		c.refuse(line, unreadable(err))
 		return
 	}
 	switch {
@@ -204,29 +207,84 @@ func goodID(id jsontext.Value) bool {
 }
 
 func (c *Conn) answered(h Handler, e envelope) {
-	n, err := strconv.ParseInt(string(e.ID), 10, 64)
-	c.mu.Lock()
-	waits := c.asked[n]
-	delete(c.asked, n)
-	c.mu.Unlock()
-	var a answer
+	waits, ok := c.waiting(e.ID)
 	switch {
-	case err != nil || waits.answer == nil: // late: it was asked, and taken back
+	case !ok: // late: it was asked, and taken back
 		h.Odd("an answer to nothing that was asked, id " + string(e.ID))
-		return
 	case e.Error != nil:
 		failed := &Error{}
 		if json.Unmarshal(e.Error, failed) != nil {
 			failed = Errorf(InvalidRequest, "error: is no object with code and message")
 		}
-		a.err = failed
+		waits.give(answer{err: failed})
 	default:
-		a.result = bytesOf(e.Result)
+		waits.give(answer{result: bytesOf(e.Result)})
 	}
-	if waits.then != nil {
-		waits.then(a.result, a.err)
+}
+
+// waiting is who waits for the answer with an id, and does so no more.
+func (c *Conn) waiting(id jsontext.Value) (waits waiting, ok bool) {
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if err != nil {
+		return waits, false
 	}
-	waits.answer <- a
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waits, ok = c.asked[n]
+	delete(c.asked, n)
+	return waits, ok
+}
+
+func (w waiting) give(a answer) {
+	if w.then != nil {
+		w.then(a.result, a.err)
+	}
+	w.answer <- a
+}
+
+// refuse says why a line is not taken in, of which that is the beginning: to who waits for it where it is an
+// answer, else to the other side.
+func (c *Conn) refuse(line []byte, why *Error) {
+	if waits, ok := c.waiting(answers(line)); ok {
+		waits.give(answer{err: Errorf(why.Code, "its answer cannot be taken in: %s", why.Message)})
+		return
+	}
+	c.fail(nil, why)
+}
+
+// answers is the id of the request that a line answers, nil where its beginning does not say that it answers one.
+func answers(line []byte) (id jsontext.Value) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(line), jsontext.AllowDuplicateNames(true))
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != jsontext.KindBeginObject {
+		return nil
+	}
+	isAnswer := false
+	for range maxMembers {
+		name, err := dec.ReadToken()
+		if err != nil || name.Kind() != jsontext.KindString {
+			break
+		}
+		switch name.String() {
+		case "method":
+			return nil
+		case "result", "error":
+			isAnswer = true
+		case "id":
+			v, err := dec.ReadValue()
+			if err != nil {
+				return nil
+			}
+			id = v.Clone()
+			continue
+		}
+		if dec.SkipValue() != nil {
+			break
+		}
+	}
+	if !isAnswer {
+		return nil
+	}
+	return id
 }
 
 // bytesOf is a copy: what the reader gave is valid until its next line.

@@ -130,6 +130,51 @@ func TestARefusedLineTakesNoMemory(t *testing.T) {
 	}
 }
 
+// An answer that is refused ends its request with the reason. What is no answer leaves it waiting.
+func TestARefusedAnswerEndsItsRequest(t *testing.T) {
+	many, long := "["+strings.Repeat("{},", 60_000)+"0]", `"`+strings.Repeat("x", maxLine)+`"`
+	const wantMany, wantLong = "its answer cannot be taken in: the line has more than 100000 values in it",
+		"its answer cannot be taken in: the line is longer than 16777216 bytes"
+	for what, c := range map[string]struct{ line, want string }{
+		"many values":              {`{"jsonrpc":"2.0","id":1,"result":` + many + `}`, wantMany},
+		"many values, the id last": {`{"jsonrpc":"2.0","result":` + many + `,"id":1}`, wantMany},
+		"many values, an error":    {`{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":` + many + `}}`, wantMany},
+		"long":                     {`{"jsonrpc":"2.0","id":1,"result":` + long + `}`, wantLong},
+		"no JSON":                  {`{"jsonrpc":"2.0","id":1,"result":{"a":tru}}`, "its answer cannot be taken in: not JSON: "},
+		"another id":               {`{"jsonrpc":"2.0","id":2,"result":` + many + `}`, ""},
+		"a request":                {`{"jsonrpc":"2.0","id":1,"params":` + many + `,"method":"x"}`, ""},
+		"a long notification":      {`{"jsonrpc":"2.0","method":"x","params":` + long + `}`, ""},
+		"in a parameter":           {`{"jsonrpc":"2.0","params":{"id":1,"result":` + many + `}}`, ""},
+		"no object":                {many, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			conn := NewConn(strings.NewReader(c.line+"\n"), &out)
+			var told *Error
+			asked := conn.Ask("x", nil, func(_ jsontext.Value, err *Error) { told = err })
+			if err := conn.Serve(&echo{}); err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			refused := strings.Contains(out.String(), `"id":null,"error":`)
+			if c.want == "" {
+				if !asked.Waits() || told != nil || !refused {
+					t.Errorf("it does not wait any more: %v, and written was %q", told, &out)
+				}
+				return
+			}
+			if asked.Waits() {
+				t.Fatal("it still waits")
+			}
+			var got *Error
+			_, err := asked.Wait(t.Context())
+			if !errors.As(err, &got) || !strings.HasPrefix(got.Message, c.want) || told != got || refused {
+				t.Errorf("got %v, told %v, and written was %q", err, told, &out)
+			}
+		})
+	}
+}
+
 // full is a client that reads nothing.
 type full struct{ stop chan struct{} }
 

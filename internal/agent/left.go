@@ -360,7 +360,8 @@ func (a *Agents) resumed(child Process, state *leftState) *process {
 	spec, _ := a.spec(state.Name)
 	p := newProcess(a, spec)
 	p.spec.Name = state.Name
-	p.p, p.conn, p.said, p.was = child, acp.Resume(state.Conn, child, writer{child, p.ctx}), state.Said, &state.Conn
+	p.p, p.conn, p.was = child, acp.Resume(state.Conn, child, writer{child, p.ctx}), &state.Conn
+	p.said = facts(state.Said) // of an older program it is the whole answer
 	close(p.started)
 	if state.Key != "" {
 		a.mu.Lock()

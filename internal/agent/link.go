@@ -126,7 +126,7 @@ func (l *link) leave() {
 	case last:
 		l.stop()
 	case l.isOpen() && l.process.ctx.Err() == nil:
-		if l.said.Can("close") {
+		if l.said.Can(canClose) {
 			l.conn.Ask(acp.SessionClose, acp.SessionOnly{SessionID: l.session}, nil)
 		}
 		l.pauseAtRest()

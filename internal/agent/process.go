@@ -28,6 +28,9 @@ const (
 	lastWords = 4 << 10
 )
 
+// The capabilities of sessions that are used.
+const canClose, canResume = "close", "resume"
+
 // process is a running agent. Sessions of a folder share it.
 type process struct {
 	agents  *Agents
@@ -60,40 +63,57 @@ type process struct {
 
 // replay is what people have said in a session that an agent tells again.
 type replay struct {
-	texts []string
-	bytes int
+	texts  [][]byte
+	bytes  int
+	begins bool // another text, with the next piece that is not empty
 }
 
-// maxReplay is how much of it is kept, in bytes, the newest.
-const maxReplay = 4 << 20
+// What is kept of it, the newest: so many bytes, each text with what is kept beside it, and so many texts.
+const (
+	maxReplay = 4 << 20
+	perText   = 64
+	maxTexts  = 10_000
+)
 
 func (r *replay) add(begins bool, text string) {
-	if begins || len(r.texts) == 0 {
-		r.texts = append(r.texts, "")
-	}
-	last := &r.texts[len(r.texts)-1]
-	if text = format.Cut(text, maxReplay-len(*last)); text == "" {
+	r.begins = r.begins || begins
+	if text == "" {
 		return
 	}
-	*last += text
-	for r.bytes += len(text); r.bytes > maxReplay && len(r.texts) > 1; r.texts = r.texts[1:] {
-		r.bytes -= len(r.texts[0])
+	if r.begins || len(r.texts) == 0 {
+		r.texts, r.begins = append(r.texts, nil), false
+		r.bytes += perText
+	}
+	last := &r.texts[len(r.texts)-1]
+	text = format.Cut(text, maxReplay-len(*last))
+	*last = append(*last, text...)
+	r.bytes += len(text)
+	for ; (r.bytes > maxReplay || len(r.texts) > maxTexts) && len(r.texts) > 1; r.texts = r.texts[1:] {
+		r.bytes -= perText + len(r.texts[0])
 	}
 }
 
 // wordy is how long a text is, in bytes, that nobody writes twice by chance.
 const wordy = 40
 
-// beyond is what was told beyond the texts that were said, which are told in their order.
-func (r *replay) beyond(said []string) []string {
-	told, from := slices.Clone(r.texts), 0
+// beyond is what was told beyond the texts that were said, which are told in their order. The error is that
+// of ctx.
+func (r *replay) beyond(ctx context.Context, said []string) ([]string, error) {
+	var told []string
+	for _, text := range r.texts {
+		told = append(told, string(text))
+	}
+	from := 0
 	for _, text := range said {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if i := indexOf(told[from:], text); i >= 0 {
 			from += i
 			told = slices.Delete(told, from, from+1)
 		}
 	}
-	return told
+	return told, nil
 }
 
 // maxAhead is how much is kept of texts that an agent has before the conversation, in bytes.
@@ -320,11 +340,31 @@ func (p *process) greet(version string) error {
 		ProtocolVersion: acp.Version,
 		Client:          acp.Implementation{Name: "noused", Title: "noused", Version: version},
 	}, nil), &p.said)
+	p.said = facts(p.said)
 	if err == nil && p.said.ProtocolVersion != acp.Version {
 		err = fmt.Errorf("it speaks version %d of the Agent Client Protocol, and noused speaks version %d: update the "+
 			"older one", p.said.ProtocolVersion, acp.Version)
 	}
 	return err
+}
+
+// facts is what is used of an answer to initialize: that is short, whatever the agent has said beside.
+func facts(said acp.AgentSaid) acp.AgentSaid {
+	out := said
+	out.Capabilities.Session, out.Capabilities.Meta = map[string]jsontext.Value{}, nil
+	if said.Agent != nil {
+		name, version := format.Clip(said.Agent.Name, maxID), format.Clip(said.Agent.Version, maxID)
+		out.Agent = &acp.Implementation{Name: strings.Clone(name), Version: strings.Clone(version)}
+	}
+	for _, name := range []string{canClose, canResume} {
+		if said.Can(name) {
+			out.Capabilities.Session[name] = jsontext.Value("{}")
+		}
+	}
+	if said.Queues() {
+		out.Capabilities.Meta = jsontext.Value(`{"agent":{"promptQueueing":true}}`)
+	}
+	return out
 }
 
 // problem is an error of an agent's in words for people. What ctx or the process's end say

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"noused/internal/agent"
@@ -24,6 +25,7 @@ type teller struct {
 	over chan struct{}
 	told []string // that it tells again
 	sent []string // texts of the first prompt
+	says []string // in the turn, in one message
 }
 
 func newTeller(told ...string) *teller {
@@ -59,6 +61,10 @@ func (a *teller) serve(in io.Reader) {
 			for _, block := range ask.Params.Prompt {
 				a.sent = append(a.sent, block.Text)
 			}
+			for _, text := range a.says {
+				fmt.Fprintf(a.out, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+
+					`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":%q}}}}`+"\n", text)
+			}
 			result = `{"stopReason":"end_turn"}`
 		}
 		fmt.Fprintf(a.out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", ask.ID, result)
@@ -77,6 +83,19 @@ func (a *teller) Keep(context.Context) (proc.Kept, error) {
 	return proc.Kept{}, errors.New("it is not kept")
 }
 func (a *teller) Wait() proc.Exit { <-a.over; return proc.Exit{} }
+
+// agents are those of a daemon that has no other.
+func (a *teller) agents(t *testing.T) *agent.Agents {
+	t.Helper()
+	none, err := policy.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent.New(agent.Options{
+		Specs: []agent.Spec{{Name: "a", Command: []string{"/bin/sh"}}}, Rules: func() *policy.Set { return none },
+		Start: func(context.Context, agent.Spec, proc.Command) (agent.Process, error) { return a, nil },
+	})
+}
 
 // What an agent tells again it has, whatever the daemon's journal has lost of that: it is
 // not sent again. A text that was said before in the same words is another one.
@@ -97,16 +116,8 @@ func TestATextThatIsToldAgainIsNotSentAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			it := newTeller(c.told...)
-			none, err := policy.New()
-			if err != nil {
-				t.Fatal(err)
-			}
-			agents := agent.New(agent.Options{
-				Specs: []agent.Spec{{Name: "a", Command: []string{"/bin/sh"}}}, Rules: func() *policy.Set { return none },
-				Start: func(context.Context, agent.Spec, proc.Command) (agent.Process, error) { return it, nil },
-			})
 			took := 0
-			s := agents.Open("ses-1", "a", "/", func(_ context.Context, news model.AgentNews) error {
+			s := it.agents(t).Open("ses-1", "a", "/", func(_ context.Context, news model.AgentNews) error {
 				took = max(took, news.Took)
 				return nil
 			})
@@ -128,5 +139,31 @@ func TestATextThatIsToldAgainIsNotSentAgain(t *testing.T) {
 				t.Errorf("was sent %q and has taken %d, want %q and %d", it.sent, took, c.sent, c.took)
 			}
 		})
+	}
+}
+
+// A message of an agent's may be as long as one of a provider's.
+func TestAMessageOfAnAgentIsBounded(t *testing.T) {
+	piece := strings.Repeat("x", model.MaxContent/8)
+	for n, want := range map[int]string{8: "", 9: "a: the message holds more than 4 MiB"} {
+		it := newTeller()
+		it.says = slices.Repeat([]string{piece}, n)
+		s := it.agents(t).Open("ses-1", "a", "/", func(context.Context, model.AgentNews) error { return nil })
+		req := model.Request{
+			Agent: &model.AgentTurn{RunID: "run-1", Turn: 1, Texts: 1, Fresh: 1, Session: "s"},
+			Load: func(int) ([]model.Message, func(), error) {
+				return []model.Message{{Role: model.User, Text: "go"}}, func() {}, nil
+			},
+		}
+		said, got := 0, ""
+		for d, err := range s.Stream(t.Context(), req) {
+			if said += len(d.Text); err != nil {
+				got = err.Error()
+			}
+		}
+		s.Close()
+		if got != want || said != model.MaxContent {
+			t.Errorf("of %d bytes %d were told, error %q, want %q", n*len(piece), said, got, want)
+		}
 	}
 }

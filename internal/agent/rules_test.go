@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"io"
 	"slices"
+	"strconv"
 	"testing"
 
 	"noused/internal/acp"
@@ -75,7 +79,11 @@ func TestWhetherAnAgentHasTexts(t *testing.T) {
 		for _, text := range c.told {
 			r.add(true, text)
 		}
-		p := &link{ahead: r.beyond(c.said)}
+		ahead, err := r.beyond(t.Context(), c.said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &link{ahead: ahead}
 		var fresh []model.Message
 		for _, text := range c.fresh {
 			fresh = append(fresh, model.Message{Text: text})
@@ -102,5 +110,26 @@ func TestAReplayIsBounded(t *testing.T) {
 		if n > maxReplay {
 			t.Errorf("%d bytes are kept, want at most %d", n, maxReplay)
 		}
+	}
+}
+
+// Empty texts of a session that is told again are none, however many there are, and of short ones so many are
+// kept, the newest.
+func TestShortTextsOfAReplayAreBounded(t *testing.T) {
+	r := &replay{}
+	for i := range 1_000_000 {
+		r.add(true, "")
+		if i%10 == 0 {
+			r.add(false, strconv.Itoa(i))
+		}
+	}
+	r.add(false, "!")
+	if n := len(r.texts); n > maxTexts || n == 0 || string(r.texts[n-1]) != "!" || string(r.texts[n-2]) != "999990" {
+		t.Errorf("%d texts are kept, want at most %d, the newest", n, maxTexts)
+	}
+	ended, end := context.WithCancelCause(t.Context())
+	end(io.EOF)
+	if told, err := r.beyond(ended, []string{"!"}); !errors.Is(err, io.EOF) || told != nil {
+		t.Errorf("after an abort: %v, and %d texts", err, len(told))
 	}
 }

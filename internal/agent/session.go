@@ -245,12 +245,16 @@ func (s *Session) open(ctx context.Context, to *model.AgentTurn,
 	if err != nil {
 		return nil, err
 	}
-	lost, p.lost = lost || p.lost, false
 	all := last(messages, len(messages))
 	older := len(all) - min(to.Fresh, len(all))
 	if p.told != nil {
-		p.ahead, p.told = p.told.beyond(textsOf(all[:older])), nil
+		ahead, err := p.told.beyond(ctx, textsOf(all[:older]))
+		if err != nil {
+			return nil, err
+		}
+		p.ahead, p.told = ahead, nil
 	}
+	lost, p.lost = lost || p.lost, false
 	fresh := p.lacks(all[older:])
 	if len(fresh) == 0 && to.Fresh > 0 {
 		to.Fresh = 0
@@ -415,7 +419,7 @@ func (s *Session) reopen(ctx context.Context, p *link, request acp.OpenRequest, 
 	resume := func() (bool, error) { return p.accepts(ctx, acp.SessionResume, request, s.learnFrom(p)) }
 	load := func() (bool, error) { return s.load(ctx, p, request) }
 	var ways []func() (bool, error)
-	if p.said.Can("resume") {
+	if p.said.Can(canResume) {
 		ways = append(ways, resume)
 	}
 	if p.said.Capabilities.LoadSession {

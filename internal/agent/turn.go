@@ -199,7 +199,7 @@ func (s *Session) next(ctx context.Context, t *turn) (event, error) {
 // stream streams a message.
 func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, error) bool) error {
 	t.reject()
-	spoke := t.spoke
+	spoke, size := t.spoke, 0
 	t.spoke = false
 	for {
 		e, err := s.next(ctx, t)
@@ -213,6 +213,10 @@ func (s *Session) stream(ctx context.Context, t *turn, yield func(model.Delta, e
 				t.in.unget(e)
 				yield(model.Delta{Stop: model.StopEnd, More: true}, nil)
 				return nil
+			}
+			if size += len(e.text); size > model.MaxContent {
+				s.Cut()
+				return failedf("%s: the message holds more than %d MiB", s.name, model.MaxContent>>20)
 			}
 			s.gotOn()
 			t.message, spoke = e.id, spoke || e.kind == said

@@ -298,6 +298,9 @@ type Repair struct {
 	ToldOutput   bool `json:"told_output,omitzero"`   // the schema of the answer is told in words alone
 }
 
+// MaxContent is how much text and thinking a message has at most, in bytes: of a provider or an agent.
+const MaxContent = 4 << 20
+
 // Delta is one piece of a streamed assistant message; exactly one of the
 // fields is set, but the last one carries Stop, and may carry Usage with it. Usage
 // alone is of an attempt that failed; all of them add up.

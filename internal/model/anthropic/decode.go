@@ -46,10 +46,10 @@ type usage struct {
 
 // decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
+	return func(in wire.Answer) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			s := state{load: wire.Load{Hold: hold}}
-			for e, err := range events {
+			s := state{load: wire.Load{Hold: in.Hold}}
+			for e, err := range in.Events {
 				var d model.Delta
 				stopped := false
 				if err == nil {

@@ -142,6 +142,9 @@ func partList(v jsontext.Value) (parts []wire.Maybe[typed]) {
 
 const thinkOpen, thinkClose = "<think>", "</think>"
 
+// maxBlank is about how much may stand before a tag or behind one, in bytes.
+const maxBlank = 4 << 10
+
 // splitter finds <think>…</think> at the beginning of a content that comes in
 // pieces. It holds back what may become a tag.
 type splitter struct {
@@ -162,7 +165,7 @@ func (t *splitter) split(text string) (out []piece) {
 			case strings.HasPrefix(rest, thinkOpen):
 				t.open, t.held, t.state = t.held[:blank+len(thinkOpen)], rest[len(thinkOpen):], 1
 				continue
-			case strings.HasPrefix(thinkOpen, rest) && len(t.held) < 4<<10:
+			case strings.HasPrefix(thinkOpen, rest) && len(t.held) < maxBlank:
 				return out // may become the tag
 			}
 			t.state = 3
@@ -183,6 +186,10 @@ func (t *splitter) split(text string) (out []piece) {
 			t.close, t.held, t.state = thinkClose, t.held[i+len(thinkClose):], 2
 		case 2:
 			rest := strings.TrimLeft(t.held, " \t\r\n")
+			if len(t.close)+len(t.held)-len(rest) > maxBlank { // it counts as text does
+				t.state = 3
+				continue
+			}
 			t.close += t.held[:len(t.held)-len(rest)]
 			if t.held = rest; rest != "" {
 				t.state = 3

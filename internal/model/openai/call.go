@@ -22,6 +22,8 @@ type call struct {
 	id, name  string
 	kind      string
 	arguments []byte
+	extent    extent
+	whole     bool        // the arguments need no more
 	rest      wire.Object // its other members
 	block     int         // its place among the blocks
 }
@@ -45,10 +47,52 @@ func (c *calls) add(f fragment, tally *wire.Tally) error {
 	to.id, to.name = cmp.Or(to.id, string(f.ID)), cmp.Or(to.name, string(f.Function.V.Name))
 	to.kind = cmp.Or(to.kind, string(f.Type))
 	for _, m := range wire.Members(f.Rest) {
-		to.rest = to.rest.Put(m)
+		if to.rest = to.rest.Put(m); len(to.rest) > maxMembers {
+			return wire.TooMuch()
+		}
 	}
-	to.arguments = append(to.arguments, arguments...)
+	to.write(arguments)
 	return nil
+}
+
+// write adds a piece of the arguments.
+func (o *call) write(piece string) {
+	if piece == "" {
+		return
+	}
+	o.arguments = append(o.arguments, piece...)
+	o.whole = o.extent.ends(piece) && jsontext.Value(o.arguments).IsValid()
+}
+
+// extent finds the end of an object whose text comes in pieces, and reads none of them twice.
+type extent struct {
+	depth           int
+	quoted, escaped bool
+	over            bool
+}
+
+// ends reports that the object ends with the end of the next piece, which is not empty. It does so once
+// at most.
+func (e *extent) ends(piece string) bool {
+	for i := range len(piece) {
+		if e.over {
+			return false
+		}
+		switch b := piece[i]; {
+		case e.escaped:
+			e.escaped = false
+		case e.quoted:
+			e.escaped, e.quoted = b == '\\', b != '"'
+		case b == '"':
+			e.quoted = true
+		case b == '{', b == '[':
+			e.depth++
+		case b == '}', b == ']':
+			e.depth--
+			e.over = e.depth <= 0
+		}
+	}
+	return e.over && piece[len(piece)-1] == '}'
 }
 
 // open returns the call that a fragment goes on with, nil if it begins one.
@@ -73,7 +117,7 @@ func (c *calls) open(f fragment, arguments string) *call {
 		return to
 	case id != "" && to.id != "" && id != to.id, name != to.name:
 		return nil
-	case whole(to.arguments) && strings.HasPrefix(strings.TrimLeft(arguments, " \t\r\n"), "{"):
+	case to.whole && strings.HasPrefix(strings.TrimLeft(arguments, " \t\r\n"), "{"):
 		return nil
 	}
 	return to
@@ -81,13 +125,7 @@ func (c *calls) open(f fragment, arguments string) *call {
 
 // whole reports that no call needs more.
 func (c *calls) whole() bool {
-	return !slices.ContainsFunc(c.list, func(o *call) bool { return !whole(o.arguments) })
-}
-
-// whole reports that arguments need no more.
-func whole(arguments []byte) bool {
-	n := len(arguments)
-	return n > 0 && arguments[n-1] == '}' && jsontext.Value(arguments).IsValid()
+	return !slices.ContainsFunc(c.list, func(o *call) bool { return !o.whole })
 }
 
 // written are arguments whose JSON has blanks around its values, which a journal

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -80,13 +81,17 @@ type usage struct {
 	}] `json:"completion_tokens_details"`
 }
 
+// lastTime is how long the usage may take after the finish reason, or what a server
+// sends of the message behind it.
+const lastTime = 5 * time.Second
+
 // decoder decodes an answer of that maker. After the finish reason only the
-// usage is waited for, and done without if the stream fails.
+// usage is waited for, and done without if the stream fails or it takes too long.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
+	return func(in wire.Answer) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			s := state{load: wire.Load{Hold: hold}, calls: calls{load: wire.Load{Hold: hold}}}
-			for e, err := range events {
+			s := state{load: wire.Load{Hold: in.Hold}, calls: calls{load: wire.Load{Hold: in.Hold}}}
+			for e, err := range in.Events {
 				if err != nil && s.finish != "" {
 					break
 				}
@@ -95,6 +100,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 					break
 				}
 				var deltas []model.Delta
+				s.more = s.finish == ""
 				if err == nil {
 					deltas, err = s.decodeEvent(e)
 				}
@@ -109,6 +115,9 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				}
 				if s.finish != "" && s.usage != (model.Usage{}) {
 					break // some servers keep the stream open
+				}
+				if s.finish != "" && s.more {
+					in.EndIn(lastTime)
 				}
 			}
 			s.end(names, maker, yield)
@@ -126,6 +135,7 @@ type state struct {
 	calls   calls
 	load    wire.Load // of details and extra
 	finish  string
+	more    bool   // of the message has come, or came before the finish reason
 	done    bool   // [DONE] came
 	odd     string // why the first event that could not be read was not
 	usage   model.Usage
@@ -160,6 +170,7 @@ func (s *state) decodeEvent(e wire.Event) ([]model.Delta, error) {
 		}
 		s.count(ch.V.Usage.V)
 		deltas, err := s.choose(&ch.V.Delta.V)
+		s.more = s.more || len(deltas)+len(ch.V.Delta.V.ToolCalls.V) > 0
 		if out = append(out, deltas...); err != nil {
 			return out, err
 		}

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -570,6 +573,94 @@ func TestAnswersOutOfProportion(t *testing.T) {
 			if got := answer(t, m, model.Request{}); !strings.HasSuffix(got, c.said) {
 				t.Errorf("got …%s, want %s", got[max(0, len(got)-200):], c.said)
 			}
+		})
+	}
+}
+
+// Blanks between the thinking in a content and its text are kept, and have a bound as text has.
+func TestBlanksBehindThinkingAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		pieces int
+		want   string
+	}{
+		{60, "<x>" + strings.Repeat(" ", 60<<16) + "so end 0/0"},
+		{70, "the message holds more than 4 MiB"},
+	} {
+		m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, modeltest.Events(delta(`{"content":"<think>x</think>"}`)))
+			for range c.pieces {
+				_, _ = io.WriteString(w, modeltest.Events(delta(`{"content":"`+strings.Repeat(" ", 1<<16)+`"}`)))
+			}
+			_, _ = io.WriteString(w, modeltest.Events(delta(`{"content":"so"}`), stop, "[DONE]"))
+		})
+		if got := answer(t, m, model.Request{}); !strings.Contains(got, c.want) {
+			t.Errorf("%d pieces: got %.40q… of %d bytes", c.pieces, got, len(got))
+		}
+	}
+}
+
+// drip is a body whose parts come a second apart, then comments, for an hour or until the request is over.
+type drip struct {
+	parts []string
+	over  context.Context
+	reads int
+}
+
+func (d *drip) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.over = r.Context()
+	header := http.Header{"Content-Type": {"text/event-stream"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: d, Request: r}, nil
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(time.Second):
+	case <-d.over.Done():
+		return 0, d.over.Err()
+	}
+	switch d.reads++; {
+	case d.reads > 3600:
+		return 0, io.EOF
+	case len(d.parts) == 0:
+		return copy(p, ": still here\n\n"), nil
+	}
+	n := copy(p, d.parts[0])
+	d.parts = d.parts[1:]
+	return n, nil
+}
+
+func (*drip) Close() error { return nil }
+
+// A server that leaves its stream open after the finish reason, with signs of life, is not waited for
+// but a moment: for what was used, and for more of the message.
+func TestAStreamThatIsLeftOpenEnds(t *testing.T) {
+	so := delta(`{"content":"so"}`)
+	const used = `{"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":2}}`
+	for name, c := range map[string]struct {
+		events []string
+		want   string
+		took   time.Duration
+	}{
+		"without usage":    {[]string{so, stop}, "so end 0/0", 7 * time.Second},
+		"usage in time":    {[]string{so, stop, "", "", used}, "so end 4/2", 5 * time.Second},
+		"more of the text": {[]string{stop, "", "", "", so, "", "", "", so}, "soso end 0/0", 14 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				body := &drip{}
+				for _, e := range c.events {
+					body.parts = append(body.parts, modeltest.Events(e))
+				}
+				m, err := openai.New(wire.Options{Model: "m", BaseURL: "http://server.test/v1", Transport: body})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				begun := time.Now()
+				if got := answer(t, m, model.Request{}); got != c.want || time.Since(begun) != c.took {
+					t.Errorf("got %s after %v, want %s after %v", got, time.Since(begun), c.want, c.took)
+				}
+			})
 		})
 	}
 }

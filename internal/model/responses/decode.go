@@ -81,10 +81,10 @@ var kinds = map[wire.Str]model.BlockKind{
 
 // decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
+	return func(in wire.Answer) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			s := state{names: names, maker: maker, load: wire.Load{Hold: hold}}
-			for e, err := range events {
+			s := state{names: names, maker: maker, load: wire.Load{Hold: in.Hold}}
+			for e, err := range in.Events {
 				var deltas []model.Delta
 				if err == nil {
 					deltas, err = s.decodeEvent(e)

@@ -26,7 +26,7 @@ const (
 // says as much: the longest answers have 128,000 tokens. A decoder that collects
 // keeps to it.
 const (
-	MaxContent = 4 << 20
+	MaxContent = model.MaxContent
 	MaxCalls   = 256
 	MaxBlocks  = 16 << 10
 )
@@ -35,14 +35,20 @@ const (
 // its data.
 type Event = sse.Event
 
-// Decoder turns the events of one answer into deltas, and asks hold, which may be nil,
-// before it keeps something (model.Room). The events end with the answer, or with an
-// error. The deltas end with one that has Stop, or with an error; Truncated makes the
-// one for an answer without a reason to stop. What an answer has cost that ends with an
-// error comes before the error, as a delta that has nothing but Usage.
-type Decoder func(events iter.Seq2[Event, error], hold func(bytes int) error) iter.Seq2[model.Delta, error]
+// Answer is what a decoder reads. The events end with the answer, or with an error.
+type Answer struct {
+	Events iter.Seq2[Event, error]
+	Hold   func(bytes int) error // is asked before something is kept (model.Room); may be nil
+	EndIn  func(time.Duration)   // has the events end once they were waited for that long from now on
+}
 
-// Load counts what a decoder collects of an answer. Hold is what the decoder got.
+// Decoder turns the events of one answer into deltas. The deltas end with one that
+// has Stop, or with an error; Truncated makes the one for an answer without a reason
+// to stop. What an answer has cost that ends with an error comes before the error,
+// as a delta that has nothing but Usage.
+type Decoder func(Answer) iter.Seq2[model.Delta, error]
+
+// Load counts what a decoder collects of an answer. Hold is the Answer's.
 type Load struct {
 	Hold func(bytes int) error
 	size int
@@ -90,15 +96,26 @@ type answer struct {
 	in      io.Reader
 	silence *silence
 	left    int64
-	err     error // the first one
+	err     error          // the first one
+	wait    *time.Duration // for all that is to come, nil: as long as something comes
 }
+
+func (a *answer) endIn(wait time.Duration) { a.wait = &wait }
 
 func (a *answer) Read(p []byte) (int, error) {
 	if a.left <= 0 {
 		a.err = &Error{Message: fmt.Sprintf("the answer is longer than %d MiB", maxStream>>20)}
 		return 0, a.err
 	}
-	a.silence.start()
+	limit := a.silence.limit
+	if a.wait != nil {
+		if limit = min(limit, *a.wait); limit <= 0 {
+			a.err = &Error{Message: "the end of the answer did not come"}
+			return 0, a.err
+		}
+		defer func(begun time.Time) { *a.wait -= time.Since(begun) }(time.Now())
+	}
+	a.silence.start(limit)
 	n, err := a.in.Read(p[:min(int64(len(p)), a.left)])
 	a.silence.end()
 	a.left -= int64(n)
@@ -179,5 +196,5 @@ func newSilence(limit time.Duration, cancel context.CancelCauseFunc) *silence {
 	return s
 }
 
-func (s *silence) start() { s.timer.Reset(s.limit) }
-func (s *silence) end()   { s.timer.Stop() }
+func (s *silence) start(limit time.Duration) { s.timer.Reset(limit) }
+func (s *silence) end()                      { s.timer.Stop() }

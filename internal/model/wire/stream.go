@@ -172,7 +172,7 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 	if err != nil {
 		return err
 	}
-	quiet.start()
+	quiet.start(c.options.Timeout)
 	resp, err := c.http.Do(req)
 	quiet.end()
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 		defer time.AfterFunc(refusalTime, func() { cancel(nil) }).Stop()
 		return refusal(resp, in, time.Now())
 	}
-	for d, err := range decode(in.events(ctx, a.keep, whole(resp)), a.keep) {
+	for d, err := range decode(Answer{in.events(ctx, a.keep, whole(resp)), a.keep, in.endIn}) {
 		if err != nil {
 			return err
 		}

@@ -197,11 +197,12 @@ func TestSilence(t *testing.T) {
 				}
 			}, "", "400 Bad Request: xx", 10 * time.Second},
 			"a slow drip": {func(w http.ResponseWriter, r *http.Request) {
-				stream := d.start + d.text("so") + d.finish("stop")
+				stream := d.start + d.text("so")
 				for i := 0; i < len(stream); i += 50 {
 					time.Sleep(59 * time.Second)
 					write(w, stream[i:min(i+50, len(stream))])
 				}
+				write(w, d.finish("stop"))
 			}, "so end 11/7/3", "", -1},
 			"signs of life": {func(w http.ResponseWriter, r *http.Request) {
 				for range 10 {
