@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // for names only
 	"encoding/hex"
@@ -56,11 +57,11 @@ func (e *Engine) applying(f Folder, plan OID, rewindID string, do func(a *applie
 	if err != nil {
 		return err
 	}
-	list, err := r.changes(ctx, plan)
+	top, list, err := r.changes(ctx, plan)
 	if err != nil {
 		return err
 	}
-	tree, err := openTree(at.top)
+	tree, err := openTree(cmp.Or(top, at.top))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ package changes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -251,6 +252,7 @@ type Recorded struct {
 
 // After records the folder after a turn, and keeps what the turn has changed. It blocks
 // until that is done, or ctx ends. ErrNotBegun says that there is no record from before.
+// Where another folder is recorded than before the turn, all in it would count as changed: that is an error.
 // The caller calls Settle once it has written down what is returned. What was written more than
 // lateWrite after the call has begun is marked as shared: somebody else may have done it.
 func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, error) {
@@ -274,6 +276,10 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 	if err != nil {
 		return Recorded{}, err
 	}
+	if after.Top != before.Top {
+		return Recorded{}, fmt.Errorf("a repository was made or removed: %s was recorded before the turn, and %s is by now",
+			Shown(before.Top), Shown(after.Top))
+	}
 	list, err := e.seen(ctx, r, f, before, after)
 	if err != nil {
 		return Recorded{}, err
@@ -289,7 +295,7 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 	if err := e.own(ctx, r, list, after); err != nil {
 		return Recorded{}, err
 	}
-	rec, err := keepList(r, list)
+	rec, err := keepList(r, after.Top, list)
 	if err != nil {
 		return Recorded{}, err
 	}

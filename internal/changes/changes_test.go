@@ -128,8 +128,11 @@ func (u *folderUnder) tree() string {
 		if err != nil {
 			return err
 		}
-		if d.Name() == ".git" {
+		if d.Name() == ".git" && d.IsDir() {
 			return filepath.SkipDir
+		}
+		if d.Name() == ".git" {
+			return nil
 		}
 		info, err := d.Info()
 		if err != nil {

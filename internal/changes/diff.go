@@ -55,14 +55,16 @@ func (e *Engine) Show(ctx context.Context, f Folder, steps []Step, path string, 
 	if len(steps) == 0 {
 		return rep, nil
 	}
-	_, r, err := e.open(s, f)
+	at, r, err := e.open(s, f)
 	if err != nil {
 		return rep, err
 	}
-	all, err := r.fold(ctx, steps)
+	folded, err := r.fold(ctx, at.top, steps)
 	if err != nil {
 		return rep, err
 	}
+	all := folded.nets
+	rep.Folder = folded.top
 	if err := s.memory.take(ctx, shownSize*len(all)); err != nil {
 		return rep, err
 	}

@@ -49,7 +49,7 @@ func find(workdir string) place {
 			}
 		}
 		if top == filepath.Dir(top) {
-			return place{top: workdir}
+			return place{top: filepath.Clean(workdir)}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// line is how a list has a change.
+// line is how a list has a change. The first has the folder that the paths are relative to; lists of former
+// versions have none.
 type line struct {
+	Top    []byte `json:"top,omitempty"`
 	Path   []byte `json:"path"`
 	Before State  `json:"before,omitzero"`
 	After  State  `json:"after,omitzero"`
@@ -59,33 +62,34 @@ func (e *Engine) own(ctx context.Context, r *repo, list []Change, after *manifes
 
 var errFull = errors.New("more than is kept of the session")
 
-// keepList keeps a list of changes. It is on the disk then, as is all else that was put.
-func keepList(r *repo, list []Change) (rec Recorded, err error) {
+// keepList keeps a list of changes below top. It is on the disk then, as is all else that was put.
+func keepList(r *repo, top string, list []Change) (rec Recorded, err error) {
 	if len(list) == 0 {
 		return rec, r.flush()
 	}
 	rec.Files = len(list)
-	if rec.Changes, err = r.putText("blob", func(to io.Writer) error { return writeList(to, list) }); err != nil {
+	if rec.Changes, err = r.putText("blob", func(to io.Writer) error { return writeList(to, top, list) }); err != nil {
 		return rec, err
 	}
 	return rec, r.flush()
 }
 
-func writeList(to io.Writer, list []Change) error {
+func writeList(to io.Writer, top string, list []Change) error {
 	out := jsontext.NewEncoder(to)
 	err := out.WriteToken(jsontext.BeginArray)
 	for _, c := range list {
 		if err == nil {
-			err = json.MarshalEncode(out, line{[]byte(c.Path), c.Before, c.After, c.Shared})
+			err = json.MarshalEncode(out, line{[]byte(top), []byte(c.Path), c.Before, c.After, c.Shared})
 		}
+		top = ""
 	}
 	return errors.Join(err, out.WriteToken(jsontext.EndArray))
 }
 
-// list reads a list of changes.
-func (r *repo) changes(ctx context.Context, name OID) (list []Change, err error) {
+// changes reads a list of changes, and the folder that they are in, "" where the list does not say that.
+func (r *repo) changes(ctx context.Context, name OID) (top string, list []Change, err error) {
 	if name.IsZero() {
-		return nil, nil
+		return "", nil, nil
 	}
 	err = r.blobs(ctx, []OID{name}, func(_ OID, text []byte) error {
 		if err := r.memory.take(ctx, 2*len(text)); err != nil {
@@ -103,11 +107,17 @@ func (r *repo) changes(ctx context.Context, name OID) (list []Change, err error)
 			if !local(string(l.Path)) {
 				return fmt.Errorf("%w: it names %.200q", errDamaged, l.Path)
 			}
+			if len(list) == 0 {
+				top = string(l.Top)
+			}
 			list = append(list, Change{string(l.Path), l.Before, l.After, l.Shared})
 		}
 		return nil
 	})
-	return list, err
+	if top != "" && (!filepath.IsAbs(top) || filepath.Clean(top) != top) {
+		err = cmp.Or(err, fmt.Errorf("%w: it names %.200q", errDamaged, top))
+	}
+	return top, list, err
 }
 
 // local reports that a path stays below the top, and is nothing of git's.

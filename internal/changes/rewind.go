@@ -61,21 +61,23 @@ func (e *Engine) PlanRewind(ctx context.Context, f Folder, steps []Step, force [
 	if err != nil {
 		return Plan{}, err
 	}
-	all, err := r.fold(ctx, steps)
+	all, err := r.fold(ctx, at.top, steps)
 	if err != nil {
 		return Plan{}, err
 	}
-	if p.tree, err = openTree(at.top); err != nil {
+	if p.tree, err = openTree(all.top); err != nil {
 		return Plan{}, err
 	}
 	defer p.tree.close()
-	p.repo = r
-	return p.make(ctx, all)
+	p.repo, p.top = r, all.top
+	p.inner(all.tops)
+	return p.make(ctx, all.nets)
 }
 
 // planner makes a Plan.
 type planner struct {
 	repo  *repo
+	top   string
 	tree  *workTree
 	force []string
 	keep  bool
@@ -85,6 +87,19 @@ type planner struct {
 
 func (p *planner) conflict(path, why string) {
 	p.plan.Conflicts = append(p.plan.Conflicts, Conflict{path, why})
+}
+
+// inner finds folders of former steps that are not there any more, or that only a link leads to.
+func (p *planner) inner(tops []string) {
+	for _, top := range tops {
+		rel := strings.TrimSuffix(below(p.top, top), "/")
+		if rel == "" {
+			continue
+		}
+		if is, _, err := p.tree.state(rel, State{}); err != nil || !is.IsFolder() {
+			p.conflict(Shown(rel)+"/", "the folder is not there any more, or a link leads to it")
+		}
+	}
 }
 
 func (p *planner) make(ctx context.Context, all []net) (Plan, error) {
@@ -126,7 +141,7 @@ func (p *planner) make(ctx context.Context, all []net) (Plan, error) {
 	if len(p.plan.Conflicts) > 0 || !p.keep {
 		return p.plan, nil
 	}
-	rec, err := keepList(p.repo, p.list)
+	rec, err := keepList(p.repo, p.top, p.list)
 	p.plan.Changes = rec.Changes
 	return p.plan, err
 }

@@ -118,11 +118,11 @@ closed:
 }
 
 // overlap reports that one of two folders is in the other, or is it.
-func overlap(a, b string) bool {
-	inside := func(dir, of string) bool {
-		return dir == of || strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/")
-	}
-	return inside(a, b) || inside(b, a)
+func overlap(a, b string) bool { return inside(a, b) || inside(b, a) }
+
+// inside reports that a folder is in another one, or is it.
+func inside(dir, of string) bool {
+	return dir == of || strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/")
 }
 
 // share ends a turn's window, and marks which of its changes another session's turn may have

@@ -71,8 +71,8 @@ func (n *spawner) canCover() bool {
 
 // probe is the shim that canCover starts.
 func probe(who string) int {
-	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || setMounts(os.TempDir(), unix.MOUNT_ATTR_RDONLY) !=
-		nil {
+	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil, "") != nil ||
+		setMounts(os.TempDir(), unix.MOUNT_ATTR_RDONLY) != nil {
 		return 1
 	}
 	return 0
@@ -82,8 +82,8 @@ func probe(who string) int {
 // with of the machine, and sockets of others. It cannot be moved away from under its
 // cover by a program that may write to these folders: every folder on the way is a
 // mount of its own. What is left to be read in it can be written only where it is one
-// of write itself.
-func cover(who string, hidden Hidden, write []string) error {
+// of write itself. empty is the folder of [Supervisor.StartIn] where the program starts in it.
+func cover(who string, hidden Hidden, write []string, empty string) error {
 	err := become(who)
 	if err != nil {
 		return err
@@ -92,17 +92,22 @@ func cover(who string, hidden Hidden, write []string) error {
 	if hidden, err = hidden.listed(); err != nil {
 		return err
 	}
-	dir, err := unix.Getwd() // it may be the empty folder, in something hidden
+	dir, err := unix.Getwd()
 	if err != nil {
 		return err
 	}
-	hidden = hidden.without(dir)
+	if dir == empty { // by any other name, somebody else's link may have led there
+		hidden, read = hidden.without(dir), append(slices.Clip(read), dir)
+	}
+	if hidden.Covers(dir) {
+		return fmt.Errorf("it would start in %s, which is hidden", dir)
+	}
 	defer unix.Umask(unix.Umask(0))
 	if err := putOver("/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
 	_ = os.Mkdir(tmuxFolder(), 0o700) // as the first tmux makes it, which may start later
-	other := machine(append(slices.Concat(write, read), dir), append(gatherings(), temporary(write)...)...)
+	other := machine(slices.Concat(write, read), append(gatherings(), temporary(write)...)...)
 	all := hidden.and(other)
 	links := linksOf(services)
 	kept, err := copyMounts(append(all.Except, "/dev/tty"))

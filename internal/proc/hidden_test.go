@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -402,4 +403,55 @@ func TestAFolderThatIsRemovedMeanwhileNeedsNoCover(t *testing.T) {
 	if !goes(path, unix.EINVAL) || goes(path, unix.EPERM) || goes(t.TempDir(), unix.EINVAL) || goes(path, nil) {
 		t.Error("a folder goes if it is being removed, and says so")
 	}
+}
+
+// startsIn runs a shell script that starts in a folder, and returns what it said, "" where it was not started.
+func (j *jail) startsIn(view *Supervisor, dir, script string) (said string, err error) {
+	j.t.Helper()
+	p, err := view.Start(j.t.Context(), Command{
+		Name: "where", Path: "/bin/sh", Args: []string{"sh", "-c", script}, Dir: dir, MaxLine: 1 << 10, Env: os.Environ(),
+	})
+	if err != nil {
+		return "", err
+	}
+	text, _ := io.ReadAll(p)
+	p.Wait()
+	return string(text), nil
+}
+
+// A link on the way to the folder that a program is to start in, which another session's tool may have put there for a
+// moment, opens nothing that is hidden: it was an exception as the folder that the program was in.
+func TestWhereAProgramStartsOpensNothing(t *testing.T) {
+	inBoth(t, func(t *testing.T, set func(*jail) *jail, namespaces bool) {
+		j := set(imprison(t))
+		state := filepath.Join(filepath.Dir(j.work), "state")
+		secrets := filepath.Join(state, "sessions")
+		own := filepath.Join(state, "tree")   // where a session may be that is told so
+		keys := filepath.Join(j.work, "keys") // as in a home: Landlock leaves reading to the covers then
+		for _, dir := range []string{secrets, keys, filepath.Join(own, "sub"), filepath.Join(j.work, "sub")} {
+			check(t, os.MkdirAll(dir, 0o700))
+			check(t, os.WriteFile(filepath.Join(dir, "file"), []byte("of "+filepath.Base(dir)), 0o600))
+		}
+		link := filepath.Join(j.work, "link")
+		check(t, os.Symlink(secrets, link))
+		j.Hide(Hidden{Paths: []string{state, keys}})
+		view, err := j.Sandboxed(Sandbox{Workdir: j.work})
+		check(t, err)
+		said, err := j.startsIn(view, link, "cat file; cat "+link+"/file; cat "+secrets+"/file; ls -l /proc/self/cwd/")
+		if strings.Contains(said, "of sessions") {
+			t.Errorf("through a link it starts in what is hidden, and says %q", said)
+		}
+		if namespaces && (err == nil || !strings.Contains(err.Error(), secrets)) {
+			t.Errorf("through a link to what is hidden it starts, %v, and says %q", err, said)
+		}
+		if said, err := j.startsIn(view, filepath.Join(j.work, "sub"), "cat file"); err != nil || said != "of sub" {
+			t.Errorf("in a folder of the workdir it says %q, %v", said, err)
+		}
+		inside, err := j.Sandboxed(Sandbox{Workdir: own})
+		check(t, err)
+		if said, err := j.startsIn(inside, filepath.Join(own, "sub"), "cat file; echo x >new && cat new"); err != nil ||
+			said != "of subx\n" {
+			t.Errorf("in a workdir among what is hidden it says %q, %v", said, err)
+		}
+	})
 }

@@ -280,8 +280,9 @@ func shortcoming(abi int, offline bool) string {
 	return ""
 }
 
-// confine has the shim run the command, with tmp for its temporary files.
-func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
+// confine has the shim run the command, with tmp for its temporary files. empty is the folder of
+// [Supervisor.StartIn] where the command starts in it, else "".
+func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp, empty string) {
 	write, hidden := append(slices.Clip(b.write), tmp), b.hidden.resolved()
 	except := append(slices.Clip(b.within), tmp)
 	if Resolve(cmd.Path) == cmd.Path { // with a link, somebody else may say what it leads to
@@ -303,7 +304,8 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 	if b.offline {
 		network = closed
 	}
-	args := slices.Concat([]string{"noused", sandboxCommand, mode, network}, write, []string{"--", cmd.Path}, cmd.Args)
+	args := slices.Concat([]string{"noused", sandboxCommand, mode, network, empty}, write, []string{"--", cmd.Path},
+		cmd.Args)
 	cmd.Path, cmd.Args = helper, args
 	// tmux and Java look at no TMPDIR, and in /tmp nothing can be written.
 	cmd.Env = slices.Concat([]string{"TMUX_TMPDIR=" + tmp, "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=" + tmp}, cmd.Env,
@@ -322,7 +324,7 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 // closed is the shim's second argument where it is to close the network.
 const closed = "closed"
 
-// execSandboxed is the shim: COVERER NETWORK PATH… -- PROGRAM ARGV0 ARG…. It does not return
+// execSandboxed is the shim: COVERER NETWORK EMPTY PATH… -- PROGRAM ARGV0 ARG…. It does not return
 // but with a failure, which it has reported.
 func execSandboxed(args []string) int {
 	if len(args) == 2 && args[0] == "probe" {
@@ -330,7 +332,7 @@ func execSandboxed(args []string) int {
 	}
 	unix.CloseOnExec(reportFD)
 	end := slices.Index(args, "--")
-	if end < 2 || len(args) < end+3 {
+	if end < 3 || len(args) < end+3 {
 		fmt.Fprintln(os.Stderr, "noused exec-sandboxed: started by the daemon only")
 		return 2
 	}
@@ -338,8 +340,9 @@ func execSandboxed(args []string) int {
 	// parent-death signal survives.
 	runtime.LockOSThread()
 	code := refused
-	err := errors.Join(confineSelf(args[0], args[1] == closed, args[2:end], ParseHidden(os.Getenv(HiddenVariable))),
-		renounce(), sign(), lowerSignals())
+	hidden := ParseHidden(os.Getenv(HiddenVariable))
+	err := errors.Join(confineSelf(args[0], args[1] == closed, args[2], args[3:end], hidden), renounce(), sign(),
+		lowerSignals())
 	if err == nil {
 		err = filterCalls(args[0] != uncovered, args[1] == closed)
 	}
@@ -358,7 +361,7 @@ func execSandboxed(args []string) int {
 // what is allowed, and with a folder all that is in it: what is not hidden is allowed
 // entry by entry. The names in a hidden folder can be listed. With who, it is covered.
 // Offline, it neither connects over TCP nor binds an address of it; [filterCalls] does the rest.
-func confineSelf(who string, offline bool, paths []string, hidden Hidden) error {
+func confineSelf(who string, offline bool, empty string, paths []string, hidden Hidden) error {
 	pins := make([]string, len(paths))
 	for i, path := range paths {
 		if hidden.Covers(path) {
@@ -372,7 +375,7 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 	if who == uncovered {
 		hidden = hidden.and(machine(slices.Concat(hidden.Except, paths)))
 	} else {
-		if err := errors.Join(cover(who, hidden, paths), uncap()); err != nil {
+		if err := errors.Join(cover(who, hidden, paths, empty), uncap()); err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
 		if slices.ContainsFunc(paths, hidden.leadsTo) {

@@ -346,10 +346,12 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	empty := ""
 	if c.Dir == "" {
 		if c.Dir, err = s.emptyFolder(); err != nil {
 			return nil, nil, err
 		}
+		empty = Resolve(c.Dir)
 	}
 	number, m := s.orphans.next()
 	cmd := &exec.Cmd{
@@ -373,7 +375,7 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 		if p.tmp, err = s.scratch.make(); err != nil {
 			return nil, nil, err
 		}
-		s.box.confine(cmd, s.helper, p.tmp)
+		s.box.confine(cmd, s.helper, p.tmp, empty)
 		cmd.ExtraFiles, report = theirs[3:], ours[3]
 	}
 	s.orphans.born(number, 0)
