@@ -277,8 +277,8 @@ func (e *Engine) After(ctx context.Context, f Folder, turn string) (Recorded, er
 		return Recorded{}, err
 	}
 	if after.Top != before.Top {
-		return Recorded{}, fmt.Errorf("a repository was made or removed: %s was recorded before the turn, and %s is by now",
-			Shown(before.Top), Shown(after.Top))
+		return Recorded{}, fmt.Errorf("a repository or a link came or went: %s was recorded before the turn, "+
+			"and %s is by now", Shown(before.Top), Shown(after.Top))
 	}
 	list, err := e.seen(ctx, r, f, before, after)
 	if err != nil {

@@ -35,6 +35,9 @@ type folderUnder struct {
 func newFolder(t testing.TB, git bool) *folderUnder {
 	t.Helper()
 	state, top := t.TempDir(), t.TempDir()
+	if real, err := filepath.EvalSymlinks(top); err == nil {
+		top = real
+	}
 	u := &folderUnder{t: t, top: top, f: Folder{"ses-1", top}}
 	u.e = New(Options{
 		Dir: func(id string) string { return filepath.Join(state, id+".changes") }, Git: worktree.Directly, Limits: full,

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"noused/internal/gitfile"
 	"noused/internal/regular"
 	"noused/internal/worktree"
@@ -20,7 +22,7 @@ import (
 
 // place is which folder is recorded, and the user's repository that it is the top of.
 type place struct {
-	top     string
+	top     string   // without links
 	gitDir  string   // of the working tree; "": there is no git
 	objects string   // of the repository
 	exclude string   // its info/exclude
@@ -43,15 +45,23 @@ func find(workdir string) place {
 					common = gitfile.Join(dir, line)
 				}
 				return place{
-					top: top, gitDir: dir, objects: filepath.Join(common, "objects"),
+					top: resolved(top), gitDir: dir, objects: filepath.Join(common, "objects"),
 					exclude: filepath.Join(common, "info", "exclude"),
 				}
 			}
 		}
 		if top == filepath.Dir(top) {
-			return place{top: filepath.Clean(workdir)}
+			return place{top: resolved(workdir)}
 		}
 	}
+}
+
+// resolved is a path without links, as far as that can be told.
+func resolved(path string) string {
+	if at, err := filepath.EvalSymlinks(path); err == nil {
+		return at
+	}
+	return filepath.Clean(path)
 }
 
 // maxListed bounds the files of a folder that is recorded.
@@ -286,12 +296,7 @@ const maxExclude = 1 << 20
 
 // stampOf is that of a file by its name; zero where there is none.
 func stampOf(path string) stamp {
-	t, err := openTree(filepath.Dir(path))
-	if err != nil {
-		return stamp{}
-	}
-	defer t.close()
-	r, _ := t.stat(filepath.Base(path))
+	r, _ := statAt(unix.AT_FDCWD, path)
 	return r.stamp
 }
 

@@ -230,3 +230,46 @@ func TestAListOfAnotherPlaceIsDamaged(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A link in the place of a session's folder, which a session in the folder above may put there, leads no record and no
+// rewind elsewhere: neither in the turn, nor behind it, nor once the rewind is planned.
+func TestALinkInPlaceOfTheFolderLeadsNowhere(t *testing.T) {
+	const swap, back = "mv p/sub p/away; ln -s ../other p/sub", "rm p/sub; mv p/away p/sub"
+	u := newFolder(t, false)
+	u.lives("p/sub")
+	for _, dir := range []string{"p/sub", "other"} {
+		u.write(dir+"/a", "1\n")
+		u.write(dir+"/d/b", "1\n")
+	}
+	u.write("other/mine", "1\n")
+	was := u.tree()
+	if err := u.e.Before(t.Context(), u.f, "run/a"); err != nil {
+		t.Fatal(err)
+	}
+	u.sh(swap)
+	if rec, err := u.e.After(t.Context(), u.f, "run/a"); err == nil {
+		t.Errorf("recorded are %d changes", rec.Files)
+	}
+	u.e.Settle(u.f)
+	u.sh(back)
+
+	u.turnOf(func() { u.write("p/sub/a", "2\n"); u.write("p/sub/new", "1\n") })
+	u.write("other/a", "2\n")
+	u.write("other/new", "1\n")
+	is := u.tree()
+	plan, err := u.e.PlanRewind(t.Context(), u.f, u.steps, nil, true)
+	if err != nil || len(plan.Conflicts) > 0 {
+		t.Fatalf("%v, conflicts: %v", err, plan.Conflicts)
+	}
+	u.sh(swap)
+	if err := u.e.Apply(u.f, plan.Changes, "rew-a"); err == nil {
+		t.Error("what was planned is applied")
+	}
+	if plan := u.back(0); len(plan.Conflicts) == 0 || plan.Conflicts[0].Path != "p/sub/" {
+		t.Errorf("a rewind would do %v, with the conflicts %v", plan.Files, plan.Conflicts)
+	}
+	u.sh(back)
+	u.same(is, "with a link for a while")
+	u.sh("cp -p p/sub/d/b other/a; rm other/new")
+	u.exact(0, was)
+}

@@ -16,8 +16,12 @@ import (
 // workTree is a folder that is looked at and changed without ever following a link in it.
 type workTree struct{ top *os.File }
 
+// openTree opens a folder that was without links when its path was found: one that came on the way since leads
+// elsewhere.
 func openTree(dir string) (*workTree, error) {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
