@@ -41,6 +41,7 @@ func TestAServerWithNothingToHear(t *testing.T) {
 func TestASessionThatEndsBesideItsStream(t *testing.T) {
 	short(t)
 	s := newStrict(t)
+	ready := make(chan struct{})
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		if s.times("GET") == 2 {
 			s.forget()
@@ -48,10 +49,15 @@ func TestASessionThatEndsBesideItsStream(t *testing.T) {
 			return
 		}
 		sendEvent(w, ": hello\n\n")
+		select {
+		case <-ready:
+		case <-r.Context().Done():
+		}
 	}
 	var h *host
 	b := mount(t, at(s.URL), func(own *host) { h = own })
-	b.Ready(t.Context(), model.Scope{})
+	b.works()
+	close(ready)
 	testenv.Until(t, "that nobody takes the session any more", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -91,7 +97,7 @@ func TestTheServersStreamIsTakenUpAgain(t *testing.T) {
 		<-r.Context().Done()
 	}
 	b := mount(t, at(s.URL))
-	b.works()
+	b.Ready(t.Context(), model.Scope{}) // what is said beside a call is that call's
 	testenv.Until(t, "that it rains twice", func() bool { return b.logged.FilterMessage("server says").Len() == 2 })
 	b.once(s)
 }
@@ -117,14 +123,22 @@ func TestASessionThatEndsAsItBegins(t *testing.T) {
 	short(t)
 	s := newStrict(t)
 	s.lenient.Store(true)
+	asked := make(chan struct{})
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		if s.times("GET") > 1 {
 			status(http.StatusNotFound)(w, r)
 			return
 		}
 		sendEvent(w, ": hello\n\n")
+		select {
+		case <-asked:
+		case <-r.Context().Done():
+		}
 	}
-	s.prompts = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	s.prompts = func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	}
 	s.instead = func(w http.ResponseWriter, r *http.Request) bool {
 		again := r.Header.Get("Mcp-Method") == "initialize" && s.times("initialize") > 0
 		if again {
