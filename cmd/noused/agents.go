@@ -20,6 +20,7 @@ import (
 	"noused/internal/runloop"
 	"noused/internal/server"
 	"noused/internal/tool"
+	"noused/internal/trust"
 )
 
 // hostedAgents are the agents as the run loop has them.
@@ -40,7 +41,7 @@ func (d *Daemon) openAgents() *agent.Agents {
 		Servers: d.agentServers,
 		Start: func(ctx context.Context, s agent.Spec, c proc.Command) (agent.Process, error) {
 			if !s.Sandbox {
-				c.Env = tool.EnvironWith(os.Environ(), s.Env)
+				c.Env = tool.EnvironWith(trust.Environ(os.Environ()), s.Env)
 				return tools.Start(ctx, c)
 			}
 			c.Env = tool.EnvironWith(nil, s.Env)
@@ -48,6 +49,7 @@ func (d *Daemon) openAgents() *agent.Agents {
 			if d.forAgents != nil && !s.NoTools {
 				write = append(slices.Clip(write), d.forAgents.Commands.Addr().String(), d.forAgents.Events.Addr().String())
 			}
+			trust.Writable(append(slices.Clip(write), c.Dir)...)
 			return tools.StartConfined(ctx, proc.Sandbox{Name: s.Name, Workdir: c.Dir, Write: write, Cache: true}, c)
 		},
 	})
@@ -125,7 +127,7 @@ func clientProgram() (string, error) {
 			return beside, nil
 		}
 	}
-	path, err := exec.LookPath("nous")
+	path, err := trust.LookPath("nous", os.Getenv("PATH"))
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}

@@ -51,12 +51,14 @@ var layers = []layer{
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
-	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/regular", "internal/xdg"}},
+	{pattern: "internal/worktree", ours: []string{
+		"internal/gitfile", "internal/regular", "internal/trust", "internal/xdg",
+	}},
 	{pattern: "internal/changes", ours: []string{
 		"internal/budget", "internal/gitfile", "internal/regular", "internal/worktree",
 	}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
-	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
+	{pattern: "internal/instructions", ours: []string{"internal/regular", "internal/trust"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
 	{pattern: "internal/detach", ours: []string{"internal/regular", "internal/xdg"}},
 	{pattern: "internal/oauth", ours: []string{"internal/lock", "internal/regular"}},
@@ -94,18 +96,22 @@ var layers = []layer{
 		"internal/protocol",
 	}},
 	{pattern: "internal/fleet/fleettest"},
-	{pattern: "internal/proc", ours: []string{"internal/protocol", "internal/regular", "internal/idlemem"}, logs: true},
+	{pattern: "internal/proc", ours: []string{
+		"internal/protocol", "internal/regular", "internal/idlemem", "internal/trust",
+	}, logs: true},
 	{pattern: "internal/alert", ours: []string{"internal/protocol"}},
 	{pattern: "internal/hook", ours: []string{
 		"internal/format", "internal/hookfile", "internal/mcpfile", "internal/model", "internal/policy", "internal/proc",
-		"internal/regular",
+		"internal/regular", "internal/trust",
 	}},
 	{pattern: "internal/hookfile", ours: []string{"internal/mcpfile", "internal/regular", "internal/tomlfile"}},
-	{pattern: "internal/notify", ours: []string{"internal/alert", "internal/proc", "internal/protocol"}, logs: true},
+	{pattern: "internal/notify", ours: []string{
+		"internal/alert", "internal/proc", "internal/protocol", "internal/trust",
+	}, logs: true},
 	{pattern: "internal/tool", ours: []string{
 		"internal/cmdline",
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
-		"internal/jsonschema", "internal/model", "internal/regular",
+		"internal/jsonschema", "internal/model", "internal/regular", "internal/trust",
 	}, logs: true},
 	{pattern: "internal/tool/worker", ours: []string{"internal/tool", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/registry", ours: []string{
@@ -232,6 +238,7 @@ var layers = []layer{
 	{pattern: "internal/client/toolserver", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/agent", ours: []string{
 		"internal/acp", "internal/budget", "internal/format", "internal/model", "internal/policy", "internal/proc",
+		"internal/trust",
 	}},
 	{pattern: "internal/agent/agenttest"},
 	{pattern: "internal/agent/scripted", ours: []string{"internal/agent/agenttest"}},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 
 	"noused/internal/proc"
 	"noused/internal/tool/registry"
+	"noused/internal/trust"
 	"noused/internal/worktree"
 )
 
@@ -22,7 +24,9 @@ func confinedGit(tools *registry.Registry) worktree.Runner {
 		if len(c.Write) > 0 {
 			box.Workdir, box.Write, box.Fixed = c.Write[0], c.Write[1:], c.Write[:1]
 		}
-		p, err := tools.StartConfined(ctx, box, proc.Command{Name: "git", Path: c.Path, Args: c.Args, Dir: "/", Env: c.Env})
+		// It may write where the session whose folder is in PATH may not.
+		env := append(slices.Clip(c.Env), "PATH="+trust.Path(os.Getenv("PATH")))
+		p, err := tools.StartConfined(ctx, box, proc.Command{Name: "git", Path: c.Path, Args: c.Args, Dir: "/", Env: env})
 		if err != nil {
 			return err
 		}

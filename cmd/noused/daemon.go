@@ -43,6 +43,7 @@ import (
 	"noused/internal/tool/mcp"
 	"noused/internal/tool/narratoria"
 	"noused/internal/tool/registry"
+	"noused/internal/trust"
 	"noused/internal/worktree"
 )
 
@@ -316,6 +317,7 @@ func running(err error) error {
 // openTools loads the tools, the built-in ones first, and starts none.
 func (d *Daemon) openTools() (*registry.Registry, error) {
 	cfg := d.cfg
+	trust.Writable(cfg.Workdir, worktree.Home(os.Getenv))
 	o := registry.Options{
 		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed,
 		Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: d.log,

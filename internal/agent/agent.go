@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/proc"
+	"noused/internal/trust"
 )
 
 // Spec is an agent that sessions can be made for.
@@ -180,7 +182,11 @@ func (a *Agents) Resumes(name string) bool {
 
 // Path is where the agent's program is. The error says how it is installed.
 func (s Spec) Path() (string, error) {
-	path, err := exec.LookPath(s.Command[0])
+	look := func(name string) (string, error) { return trust.LookPath(name, os.Getenv("PATH")) }
+	if s.Sandbox {
+		look = exec.LookPath
+	}
+	path, err := look(s.Command[0])
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}

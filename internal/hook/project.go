@@ -10,8 +10,8 @@ import (
 	"noused/internal/mcpfile"
 )
 
-// trust is the file of trusted folders as it was read last.
-type trust struct {
+// trustFile is the file of trusted folders as it was read last.
+type trustFile struct {
 	folders map[string]mcpfile.TrustedText
 	changed time.Time
 	size    int64
@@ -19,9 +19,9 @@ type trust struct {
 }
 
 // refresh reads which folders are trusted, if that has changed.
-func (h *Hooks) refresh() *trust {
+func (h *Hooks) refresh() *trustFile {
 	was := h.trusted.Load()
-	is := &trust{}
+	is := &trustFile{}
 	if info, err := os.Stat(filepath.Join(h.o.ConfigDir, string(mcpfile.Hooks))); err == nil {
 		is.changed, is.size = info.ModTime(), info.Size()
 	}
@@ -34,7 +34,7 @@ func (h *Hooks) refresh() *trust {
 }
 
 // known is what was read last.
-func (h *Hooks) known() *trust {
+func (h *Hooks) known() *trustFile {
 	if t := h.trusted.Load(); t != nil {
 		return t
 	}

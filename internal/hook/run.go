@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/proc"
 	"noused/internal/regular"
+	"noused/internal/trust"
 )
 
 const (
@@ -40,7 +42,7 @@ type Options struct {
 type Hooks struct {
 	o       Options
 	own     atomic.Pointer[[]hookfile.Hook]
-	trusted atomic.Pointer[trust]
+	trusted atomic.Pointer[trustFile]
 }
 
 // New returns Hooks with the user's own.
@@ -269,12 +271,17 @@ func (h *Hooks) start(ctx context.Context, k hookfile.Hook, folder string) (*pro
 	if strings.ContainsRune(path, filepath.Separator) {
 		path = regular.Named(path, h.o.Home, k.Dir)
 	}
-	if path, err = exec.LookPath(path); err != nil {
+	if k.Project != "" {
+		path, err = exec.LookPath(path) // it is run in the sandbox
+	} else {
+		path, err = trust.LookPath(path, os.Getenv("PATH"))
+	}
+	if err != nil {
 		return nil, err
 	}
 	c := proc.Command{Name: "the hook " + filepath.Base(k.Command[0]), Path: path, Args: k.Command}
 	if k.Project == "" {
-		c.Env = h.o.Environ
+		c.Env = trust.Environ(h.o.Environ)
 		return h.o.Start(ctx, c)
 	}
 	c.Dir = folder

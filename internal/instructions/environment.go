@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
+	"noused/internal/trust"
 )
 
 // Environment describes where a conversation begins: the day, the system, the
@@ -75,6 +76,7 @@ func (in *Instructions) shell() string {
 
 // git is the branch, and whether there is anything that is not committed.
 func (in *Instructions) git(ctx context.Context) string {
+	trust.Writable(in.Workdir)
 	root := repository(in.Workdir)[0]
 	r, err := openRepository(root)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
+	"noused/internal/trust"
 )
 
 // gitTime is how long git may look for what is not committed.
@@ -122,7 +123,7 @@ func readLine(path string) (string, error) {
 // no filter, no hook.
 func (r repo) changes(ctx context.Context, scratch string, getenv func(string) string) string {
 	const unknown = "not known whether anything is uncommitted"
-	program, err := exec.LookPath("git")
+	program, err := trust.LookPath("git", getenv("PATH"))
 	if err != nil {
 		return unknown
 	}
@@ -187,6 +188,7 @@ func (r repo) status(ctx context.Context, program, dir string, getenv func(strin
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
+	cmd.Env = trust.Environ(cmd.Env)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -127,6 +127,22 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	}
 }
 
+// What a session may write to has no git, also where PATH has an activated virtualenv's
+// folder there.
+func TestAPlantedGitIsNotRun(t *testing.T) {
+	w := newRepository(t)
+	marker, bin := filepath.Join(w.outside, "it ran"), filepath.Join(w.dir, ".venv", "bin")
+	w.write(filepath.Join(bin, "git"), "#!/bin/sh\ntouch '"+marker+"'\n")
+	if err := os.Chmod(filepath.Join(bin, "git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	w.says("branch main, with uncommitted changes")
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the git of the session's folder was run")
+	}
+}
+
 func TestAGitFolderThatIsNone(t *testing.T) {
 	for what, spoil := range map[string]func(w *world, git string){
 		"a FIFO for HEAD": func(w *world, git string) { w.fifo(filepath.Join(git, "HEAD")) },

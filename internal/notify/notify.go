@@ -13,7 +13,7 @@ package notify
 import (
 	"context"
 	"fmt"
-	"os/exec"
+	"os"
 	"strings"
 	"time"
 
@@ -25,6 +25,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/proc"
 	"noused/internal/protocol"
+	"noused/internal/trust"
 )
 
 const (
@@ -191,7 +192,7 @@ func (n *Notifier) run(w Word) {
 }
 
 func (n *Notifier) deliver(ctx context.Context, w Word) error {
-	path, err := exec.LookPath(n.o.Command[0])
+	path, err := trust.LookPath(n.o.Command[0], os.Getenv("PATH"))
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,9 @@ func (n *Notifier) deliver(ctx context.Context, w Word) error {
 	if err != nil {
 		return err
 	}
-	p, err := n.o.Start(ctx, proc.Command{Name: "the notifier", Path: path, Args: n.o.Command, Env: n.o.Environ})
+	p, err := n.o.Start(ctx, proc.Command{
+		Name: "the notifier", Path: path, Args: n.o.Command, Env: trust.Environ(n.o.Environ),
+	})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
+	"noused/internal/trust"
 )
 
 // caches has a cache for each folder that sandboxed programs work in: what they put
@@ -60,9 +61,12 @@ func openCaches(path string) (*caches, error) {
 
 // KeepCaches has programs in a sandbox keep their caches in a folder of the daemon's
 // own, one for each working directory, and never in the user's. It is to be called
-// before the first is started; without it they have none.
+// before the first is started; without it they have none. Which folders have caches says
+// also where programs could write that a former daemon has started ([trust.Writable]).
 func (s *Supervisor) KeepCaches(dir string) (err error) {
-	s.caches, err = openCaches(dir)
+	if s.caches, err = openCaches(dir); err == nil {
+		trust.Writable(append(s.caches.owners(), s.caches.path)...)
+	}
 	return err
 }
 
@@ -131,17 +135,37 @@ func (c *caches) sweep(before time.Time) (removed int, err error) {
 
 // owned reports whether the working directory of a cache may still be there.
 func (c *caches) owned(name string) bool {
+	workdir := c.owner(name)
+	if workdir == "" {
+		return true // it is being made
+	}
+	_, err := os.Lstat(workdir)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// owner is the working directory of a cache, "" where that is not known.
+func (c *caches) owner(name string) string {
 	f, err := c.root.Open(name + "/" + cacheOwner)
 	if err != nil {
-		return true
+		return ""
 	}
 	defer f.Close()
 	workdir, err := io.ReadAll(io.LimitReader(f, maxOwner))
 	if err != nil || !filepath.IsAbs(string(workdir)) {
-		return true // it is being made
+		return ""
 	}
-	_, err = os.Lstat(string(workdir))
-	return !errors.Is(err, fs.ErrNotExist)
+	return string(workdir)
+}
+
+// owners are the working directories of all caches.
+func (c *caches) owners() (workdirs []string) {
+	entries, _ := fs.ReadDir(c.root.FS(), ".")
+	for _, e := range entries {
+		if workdir := c.owner(e.Name()); workdir != "" {
+			workdirs = append(workdirs, workdir)
+		}
+	}
+	return workdirs
 }
 
 // cacheVariables have programs keep to the cache of their folder: in which part of it.

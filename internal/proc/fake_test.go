@@ -140,6 +140,12 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(markName)
 			return spawnSelf("keeper", &syscall.SysProcAttr{Setsid: true}, true)
 		},
+		"forger": func() int { // with the mark of another daemon's child
+			return forge("forker2")
+		},
+		"counterfeiter": func() int { // the same, its parent alive
+			return forge("keeper")
+		},
 		"terminal": func() int {
 			if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 				f.Close()
@@ -204,6 +210,19 @@ func spawnSelf(mode string, attr *syscall.SysProcAttr, read bool) int {
 		fmt.Println("last words")
 	}
 	return 0
+}
+
+// forge leaves a grandchild that has the mark of a child which nobody has.
+func forge(mode string) int {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_LOCKS, &own); err != nil {
+		return 1
+	}
+	own.Cur = uint64(newMark(5, 1)) // a daemon's own number is random
+	if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &own); err != nil {
+		return 1
+	}
+	return spawnSelf(mode, &syscall.SysProcAttr{Setsid: true}, true)
 }
 
 // stray is a shell's command that leaves a process in a session of its own, which

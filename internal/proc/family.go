@@ -16,9 +16,9 @@ import (
 const familyTime = 100 * time.Millisecond
 
 // family is what a guardian last saw descend from its daemon: processes that may
-// have thrown away every mark, and whose parents may be gone by the time when
-// the daemon is. What comes and throws everything away between the last look and
-// the daemon's death is not in it.
+// have thrown away every mark, or made one up, and whose parents may be gone by the
+// time when the daemon is. What comes and throws everything away between the last
+// look and the daemon's death is not in it.
 type family struct {
 	daemon  int          // its process
 	foreign map[int]bool // sessions from before the first tool

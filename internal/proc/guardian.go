@@ -473,7 +473,7 @@ func killThose(id uint32, groups map[int]bool, kin *family, killed map[int]stat)
 		}
 		if groups[st.group] {
 			doomed[pid] = true
-		} else if whose, _ := readMark(pid).parts(); whose == id || whose == 0 && kin.has(pid, st) {
+		} else if whose, _ := readMark(pid).parts(); whose == id || kin.has(pid, st) {
 			doomed[pid] = true
 		}
 	}

@@ -73,6 +73,7 @@ func TestNothingOutlivesItsCall(t *testing.T) {
 		"lifter":  "one with limits of its own",
 		"groupie": "one in the tool's group without a mark",
 		"traitor": "one that threw away both its marks",
+		"forger":  "one with the mark of a child that nobody has",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			fifo, held := tooltest.NewFIFO(t)
@@ -85,6 +86,7 @@ func TestNothingOutlivesItsCall(t *testing.T) {
 			}
 			if alive(pid) {
 				t.Errorf("%s is still there when the call has ended", what)
+				unix.Kill(pid, unix.SIGKILL)
 			}
 			released()
 		})
@@ -418,12 +420,12 @@ func looked(t *testing.T, guardian int) {
 	}
 }
 
-// What has thrown away both its marks, and whose parent lives when the daemon is
-// killed, was seen before.
+// What has thrown away both its marks, or has another's, and whose parent lives when the
+// daemon is killed, was seen before.
 func TestATraitorWhoseParentLivesIsEndedWithTheDaemon(t *testing.T) {
 	testenv.Long(t)
-	for range 20 {
-		cmd, lines := startDaemon(t, "betrayer")
+	for i := range 20 {
+		cmd, lines := startDaemon(t, []string{"betrayer", "counterfeiter"}[i%2])
 		guardian, said := ready(t, lines)
 		traitor := number(t, []byte(said[0]), nil)
 		looked(t, guardian)

@@ -37,11 +37,11 @@ const (
 // do is one small file of /proc.
 //
 // One without any mark has thrown it away, and is ended as soon as that is sure:
-// nobody can tell whose it was. Left alone is what bears somebody else's mark,
-// and what is in a session from before the first tool: a job of the
-// shell that became the daemon. Every tool starts in a session of its own, and
-// no process can join another. As process 1 the daemon adopts everybody's
-// orphans, and leaves those without a mark alone: nothing outlives process 1.
+// nobody can tell whose it was. So is one with a mark that is not of ours, which any
+// program can make up. Left alone is what is in a session from before the first tool:
+// a job of the shell that became the daemon. Every tool starts in a session of its
+// own, and no process can join another. As process 1 the daemon adopts everybody's
+// orphans, and leaves those without a mark of ours alone: nothing outlives process 1.
 type orphans struct {
 	id      uint32
 	nested  bool // another Supervisor marks the children, and there is one at a time
@@ -68,7 +68,7 @@ type child struct {
 	over bool // what descends from it is to end
 }
 
-// suspect is an orphan in which no mark was found, looks times in a row.
+// suspect is an orphan in which no mark of ours was found, looks times in a row.
 type suspect struct{ start, looks int }
 
 // newOrphans begins with the children that a former program has left, where left is not nil.
@@ -239,7 +239,7 @@ func await(pid int, d time.Duration) {
 }
 
 // sweep looks at each orphan once: it reaps the dead, and kills those whose
-// child has ended and those that are surely without a mark. It returns those
+// child has ended and those that are surely without a mark of ours. It returns those
 // that are to go and are not gone yet.
 func (o *orphans) sweep() (left []int) {
 	o.sweeping.Lock()
@@ -258,7 +258,7 @@ func (o *orphans) sweep() (left []int) {
 			continue
 		}
 		m := readMark(pid)
-		if m == 0 && os.Getpid() != 1 && !o.nested {
+		if id, _ := m.parts(); id != o.id && os.Getpid() != 1 && !o.nested {
 			s := suspect{st.start, 1}
 			if before := o.unmarked[pid]; before.start == st.start {
 				s.looks += before.looks

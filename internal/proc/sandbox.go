@@ -18,6 +18,8 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"noused/internal/trust"
 )
 
 const (
@@ -176,7 +178,8 @@ func madeWithin(path, real string, folders, fixed []string) bool {
 	if slices.Contains(fixed, path) {
 		return false
 	}
-	for _, link := range linksOn(path) {
+	links, _ := trust.Links(path)
+	for _, link := range links {
 		for _, dir := range folders {
 			if dir != real && inside(dir, link) && !inside(dir, real) {
 				return true
@@ -184,27 +187,6 @@ func madeWithin(path, real string, folders, fixed []string) bool {
 		}
 	}
 	return false
-}
-
-// linksOn are where the links on the way of a path are, themselves reached without
-// one.
-func linksOn(path string) (links []string) {
-	at, rest := "/", strings.Split(filepath.Clean(path), "/")
-	for len(rest) > 0 && len(links) <= maxLinks {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		to, err := os.Readlink(next)
-		if err != nil {
-			at = next
-			continue
-		}
-		links = append(links, next)
-		if filepath.IsAbs(to) {
-			at = "/"
-		}
-		rest = append(strings.Split(filepath.Clean(to), "/"), rest...)
-	}
-	return links
 }
 
 func forbidden(format string, args ...any) *Error {

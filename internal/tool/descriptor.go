@@ -17,6 +17,7 @@ import (
 	"noused/internal/policy"
 	"noused/internal/proc"
 	"noused/internal/regular"
+	"noused/internal/trust"
 )
 
 // Protocols, kinds, sandboxes and framings of a descriptor (tools.md §1).
@@ -131,8 +132,9 @@ func (d *Descriptor) Everywhere() bool {
 func (d *Descriptor) Builtin() bool { return d.Bare && d.File == "" }
 
 // In is the descriptor of the same module in a session's folder, whose path has no
-// links.
+// links. From then on that is no folder of the user's programs ([trust.Writable]).
 func (d *Descriptor) In(workdir string) *Descriptor {
+	trust.Writable(workdir)
 	there := *d
 	there.Workdir, there.Fixed = workdir, true
 	return &there
@@ -464,11 +466,6 @@ func (d *Descriptor) Same(other *Descriptor) bool {
 
 // Environ returns the child's whole environment, as NAME=value.
 func (d *Descriptor) Environ() []string { return slices.Clone(d.environ) }
-
-// LookPath finds a program as the module's own PATH says.
-func (d *Descriptor) LookPath(name string) (string, error) {
-	return lookPath(name, lookup(d.environ, "PATH"))
-}
 
 func within(dir, path string) string {
 	if filepath.IsAbs(path) {

@@ -181,6 +181,41 @@ func TestCommandsAreFoundInTheModulesOwnPath(t *testing.T) {
 	}
 }
 
+// Outside the sandbox no program is found where sandboxed ones may write, unless the
+// user has written that PATH; in it all are.
+func TestAPlantedProgramIsNoModules(t *testing.T) {
+	folder, own := t.TempDir(), t.TempDir()
+	for _, dir := range []string{folder, own} {
+		if err := os.WriteFile(filepath.Join(dir, "gadget"), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := func(path, more string) (path2, env string) {
+		t.Helper()
+		d, err := ParseDescriptor([]byte(`{"name":"t","kind":"tool","capabilities":[],"transport":{"type":"stdio",`+
+			`"command":["gadget"]}`+more+`}`), own, own, []string{"PATH=" + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := d.In(folder).Command()
+		if err != nil {
+			return err.Error(), ""
+		}
+		return filepath.Dir(c.Path), lookup(c.Env, "PATH")
+	}
+	both := folder + ":bin:" + own
+	for what, c := range map[string]struct{ path, more, from, env string }{
+		"outside":        {path: both, from: own, env: own},
+		"nowhere else":   {path: folder, from: "is in a folder that tools in the sandbox can write to"},
+		"in the sandbox": {path: both, more: `,"sandbox":"workdir"`, from: folder, env: both},
+		"its own PATH":   {path: "/bin", more: `,"env":{"PATH":"` + both + `"}`, from: folder, env: both},
+	} {
+		if from, env := command(c.path, c.more); !strings.Contains(from, c.from) || env != c.env {
+			t.Errorf("%s: runs %s with PATH=%s, want %s with %s", what, from, env, c.from, c.env)
+		}
+	}
+}
+
 func TestALinkedDescriptorFindsItsProgram(t *testing.T) {
 	home, tools := t.TempDir(), t.TempDir()
 	tooltest.New(t, "linked", "narratoria", "early").

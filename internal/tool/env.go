@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"noused/internal/proc"
+	"noused/internal/trust"
 )
 
 // WorkdirVariable tells a program that starts in the empty folder which folder the
@@ -105,6 +107,27 @@ func lookup(environ []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// LookPath finds a program as the module's own PATH says.
+func (d *Descriptor) LookPath(name string) (string, error) {
+	path := lookup(d.environ, "PATH")
+	if !d.guards() || strings.ContainsRune(name, '/') {
+		return lookPath(name, path)
+	}
+	found, err := trust.LookPath(name, path)
+	if errors.Is(err, exec.ErrNotFound) {
+		return lookPath(name, "")
+	}
+	return found, err
+}
+
+// guards reports that the module runs outside the sandbox, with the daemon's PATH: what
+// tools in the sandbox can have put there is none of its programs. A PATH of its
+// descriptor's the user has written so.
+func (d *Descriptor) guards() bool {
+	_, own := d.Env["PATH"]
+	return d.Sandbox != SandboxWorkdir && !own
 }
 
 // lookPath is exec.LookPath with a PATH that is not this process's. Relative

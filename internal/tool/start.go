@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"noused/internal/proc"
+	"noused/internal/trust"
 )
 
 // Command returns what to start for a module over stdio. An error says, in
@@ -26,6 +27,9 @@ func (d *Descriptor) Command() (proc.Command, error) {
 	c := proc.Command{
 		Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir, Env: d.environ,
 		MaxLine: d.MaxOutput,
+	}
+	if d.guards() {
+		c.Env = trust.Environ(c.Env)
 	}
 	if d.Neutral && d.Workdir != d.trusted {
 		c.Dir, c.Env = "", append(slices.Clip(c.Env), WorkdirVariable+"="+d.Workdir)
@@ -61,6 +65,7 @@ func (d *Descriptor) Confine(s *proc.Supervisor) (*proc.Supervisor, error) {
 		return nil, Faultf(Forbidden, "a module over http runs elsewhere and cannot be put in a sandbox")
 	}
 	write := d.beside()
+	trust.Writable(append(slices.Clip(write), d.Workdir)...)
 	fixed := slices.Clone(write)
 	if d.Fixed {
 		fixed = append(fixed, d.Workdir)

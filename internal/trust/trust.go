@@ -1,8 +1,11 @@
 // Package trust tells whether another user of the machine could stand in for
 // the daemon or for a client: by the folders that lead to a socket, by the user at
-// its other end, and by a program's file. Server, clients and doctor ask it.
+// its other end, and by a program's file; and which entries of PATH a program in the
+// sandbox can have put something into. Server, clients and doctor ask it, and who starts
+// programs.
 //
-// Concurrency: it keeps nothing; its functions may be called from anywhere.
+// Concurrency: it keeps nothing but the folders of [Writable]; its functions may be
+// called from anywhere.
 //
 // It refuses to change a mode, to make a folder, and to know the protocol.
 package trust

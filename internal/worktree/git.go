@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"noused/internal/trust"
 )
 
 // timeLimit is how long a git may take, which may have to check out a very large
@@ -208,7 +210,7 @@ func Reading(args ...string) (Command, error) {
 }
 
 func program() (string, error) {
-	path, err := exec.LookPath("git")
+	path, err := trust.LookPath("git", os.Getenv("PATH"))
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}
