@@ -126,7 +126,7 @@ func (j journal) finish(ctx context.Context, home, state string) error {
 		if _, err := os.Lstat(index); err == nil {
 			p := checkoutPlace(j.Checkout, j.CheckGit)
 			p.env = []string{"GIT_INDEX_FILE=" + index}
-			if p, err = p.inert(ctx); err != nil {
+			if p, err = p.inert(ctx, j.Common, filepath.Join(state, "git-target")); err != nil {
 				return err
 			}
 			if _, err := p.git(ctx, "update-index", "-q", "--refresh"); err != nil && !refused(err) {
@@ -351,6 +351,7 @@ func (j journal) resume(ctx context.Context, home, state string) error {
 		return os.RemoveAll(state)
 	}
 	at := of(Directly, j.Common)
+	at.env = noFetch
 	now, err := at.commit(ctx, j.Into)
 	if err != nil && !refused(err) {
 		return err

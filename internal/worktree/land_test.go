@@ -610,6 +610,11 @@ func TestTheUsersOwnFiltersRun(t *testing.T) {
 		t.Errorf("main has %q, want what the filter makes of it", got)
 	}
 	b.clean()
+	b.put(filepath.Dir(global), "gitconfig", "[filter \"lfs\"]\n\tclean = cat\n")
+	run(t, b.main, "config", "lfs.Extension.x.clean", "evil") // which Git LFS would run
+	b.work(".gitattributes", "*.big filter=lfs\n")
+	b.work("y.big", "text\n")
+	b.refuses(b.request(Squash), `"y.big" goes through the filter "lfs", which the repository's own configuration names`)
 }
 
 // A bare repository has no checkout, and its worktrees land like all others.
