@@ -341,10 +341,12 @@ func TestFilesAndFoldersTradePlaces(t *testing.T) {
 	b.work("dir", "a file\n")
 	b.work("b/deep", "in a folder\n")
 	b.work("odd \n\t\"name\xff", "odd\n")
+	b.work("odd./file", "odd\n")
 	b.land(Squash)
 	b.has(b.main, "dir", "a file\n")
 	b.has(b.main, "b/deep", "in a folder\n")
 	b.has(b.main, "odd \n\t\"name\xff", "odd\n")
+	b.has(b.main, "odd./file", "odd\n")
 	b.clean()
 }
 
