@@ -76,7 +76,7 @@ func (a *app) openRequest(ctx context.Context, into, message string) error {
 	if l, err = worktree.Commit(working, r); err != nil {
 		return err
 	}
-	if err := worktree.Push(working, l.Dir, l.Branch, to); err != nil {
+	if err := worktree.Push(working, r, l.Branch, to); err != nil {
 		return err
 	}
 	a.Notef("pushed %s to %s", l.Branch, plain.OneLine(to.URL, 300))

@@ -53,7 +53,9 @@ func (l *landing) begun() bool {
 
 // clearState removes all but the record.
 func clearState(state string) {
-	for _, name := range []string{"files", "index-tree", "index-target", "index-tree.lock", "index-target.lock"} {
+	for _, name := range []string{
+		"files", "index-tree", "index-target", "index-tree.lock", "index-target.lock", "git-tree", "git-target",
+	} {
 		_ = os.RemoveAll(filepath.Join(state, name))
 	}
 }
@@ -147,9 +149,9 @@ func (l *landing) moveBranches(ctx context.Context, j journal) error {
 	default: // nobody has committed meanwhile
 		lines += fmt.Sprintf("verify refs/heads/%s %s\n", j.Branch, l.head)
 	}
-	at := of(Directly, l.link.common)
+	at := l.tree
 	if l.checkout != nil { // its HEAD has a log
-		at = checkoutPlace(l.checkout.dir, l.checkout.gitDir)
+		at = l.checkout.place
 	}
 	_, err := at.gitWith(ctx, []byte(lines), "update-ref", "-m", "nous land: "+j.Branch, "--stdin")
 	if refused(err) {
@@ -230,6 +232,8 @@ func (p place) commitTree(ctx context.Context, sign bool, tree, message string, 
 	return strings.TrimSpace(out), err
 }
 
+var signPrograms = pattern(`(?s)^gpg\.(.*\.)?(program|defaultkeycommand)$`)
+
 // signs tells whether commits are signed, as the user's git does it. A program for it that
 // the repository's own configuration names is not run.
 func (p place) signs(ctx context.Context) (bool, error) {
@@ -239,8 +243,7 @@ func (p place) signs(ctx context.Context) (bool, error) {
 	} else if err != nil {
 		return false, err
 	}
-	keys, err := p.foreignKeys(ctx, `^gpg\.(.*\.)?(program|defaultkeycommand)$`)
-	if err == nil && len(keys) > 0 {
+	if keys := p.foreignKeys(signPrograms); len(keys) > 0 {
 		err = fmt.Errorf("commits are signed, and the repository's own configuration sets %s: nous land runs no "+
 			"program that a session could have named; set it with git config --global, or commit and merge with git", keys[0])
 	}

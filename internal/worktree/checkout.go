@@ -25,7 +25,7 @@ type checkout struct {
 
 // findCheckout finds the checkout of the branch, and fails where its files cannot be changed.
 func (l *landing) findCheckout(ctx context.Context) error {
-	common := of(Directly, l.link.common)
+	common := of(Directly, l.link.common) // worktree list runs nothing
 	var dir, found string
 	err := common.each(ctx, nil, func(line string) error {
 		word, rest, _ := strings.Cut(line, " ")
@@ -105,7 +105,7 @@ func (l *landing) checkoutIn(ctx context.Context, dir string) (*checkout, error)
 	if err := unendedTo(gitDir, real); err != nil {
 		return nil, err
 	}
-	p, err := l.placeOf(ctx, real, gitDir, filepath.Join(l.state, "index-target"))
+	p, err := l.placeOf(ctx, real, gitDir, "target")
 	return &checkout{dir: real, gitDir: gitDir, place: p, was: map[string]string{}}, err
 }
 

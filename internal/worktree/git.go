@@ -30,6 +30,7 @@ const maxOutput = 64 << 10
 var elsewhere = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY",
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+	"GIT_CONFIG",
 }
 
 // ErrNoGit says that there is no git program.
@@ -101,6 +102,10 @@ type place struct {
 	config []string // more of git's options
 	write  []string
 	env    []string // beside what every git has
+	// Of one that is inert: what it has in place of the repository's common folder, and the keys
+	// of the repository's own configuration.
+	common string
+	own    []string
 }
 
 // in is the repository that a folder is in; nothing of it may be written.
@@ -148,6 +153,9 @@ func (p place) stream(ctx context.Context, in []byte, out io.Writer, args ...str
 	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, hardening, p.config)
 	c := Command{Path: program, Args: append(fixed, args...), Write: p.write, In: in}
 	c.Env = slices.Concat(environment, p.env)
+	if p.common != "" {
+		c.Env = append(c.Env, "GIT_COMMON_DIR="+p.common)
+	}
 	err = p.run(ctx, c, out)
 	var exit *Exit
 	switch {
@@ -188,8 +196,9 @@ func (r *records) Write(p []byte) (int, error) {
 // hardening keeps git from running what a repository names as it is told to, environment
 // from waiting for anybody.
 var (
-	hardening   = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}
+	hardening   = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false"}
 	environment = []string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}
+	noFetch     = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
 )
 
 // Reading is a git that changes nothing, fetches nothing and has no configuration but a

@@ -3,17 +3,18 @@ package worktree
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
 )
@@ -126,7 +127,7 @@ func (j journal) finish(ctx context.Context, home, state string) error {
 		if _, err := os.Lstat(index); err == nil {
 			p := checkoutPlace(j.Checkout, j.CheckGit)
 			p.env = []string{"GIT_INDEX_FILE=" + index}
-			if p, err = p.inert(ctx); err != nil {
+			if p, err = p.inert(ctx, j.Common, filepath.Join(state, "git-target")); err != nil {
 				return err
 			}
 			if _, err := p.git(ctx, "update-index", "-q", "--refresh"); err != nil && !refused(err) {
@@ -176,60 +177,86 @@ func (j journal) install(index, gitDir string) error {
 }
 
 // place puts the files into the checkout: first those go that are deleted. A file that is
-// neither as it was nor as it becomes is somebody's, and ends it with an error.
+// neither as it was nor as it becomes is somebody's, and ends it with an error. It goes through
+// no link: a session may put one in the place of a folder at any moment.
 func (j journal) place(state string) error {
+	top, err := openFolder(j.Checkout)
+	if err != nil {
+		return err
+	}
+	defer top.close()
 	for _, f := range slices.Backward(j.Files) {
-		name := string(f.Path)
-		path := filepath.Join(j.Checkout, name)
-		if now := signature(path); f.Delete && now != "" {
-			if now != f.Was {
-				return j.changed(name)
-			}
-			if err := os.Remove(path); err != nil {
+		if f.Delete {
+			if err := j.delete(top, f); err != nil {
 				return err
 			}
-			removeEmpty(filepath.Dir(path), j.Checkout)
 		}
 	}
 	for _, f := range j.Files {
 		if f.Delete {
 			continue
 		}
-		name := string(f.Path)
-		staged, path := filepath.Join(state, "files", name), filepath.Join(j.Checkout, name)
+		staged := filepath.Join(state, "files", string(f.Path))
 		info, err := os.Lstat(staged)
 		if errors.Is(err, fs.ErrNotExist) { // it was done, or a sparse checkout leaves it out
 			continue
 		}
+		if err == nil {
+			err = j.put(top, f, staged, info)
+		}
 		if err != nil {
-			return err
-		}
-		if now := signature(path); now != f.Was && now != "" {
-			if !equal(staged, path) {
-				return j.changed(name)
-			}
-			continue
-		}
-		if err := j.folders(name); err != nil {
-			return err
-		}
-		if err := move(staged, path, info); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// folders makes the folders that a file is in, and goes through no link.
-func (j journal) folders(path string) error {
-	for _, folder := range above(path) {
-		full := filepath.Join(j.Checkout, folder)
-		if err := os.Mkdir(full, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+// parent is the folder that a file is in, "" the top.
+func parent(name string) string { return name[:max(0, strings.LastIndexByte(name, '/'))] }
+
+func (j journal) delete(top dirFD, f file) error {
+	name := string(f.Path)
+	dir, err := top.folder(parent(name), false)
+	if missing(err) { // it was done, or somebody has something else there
+		return nil
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: filepath.Join(j.Checkout, parent(name)), Err: err}
+	}
+	defer dir.close()
+	switch now := dir.signature(path.Base(name)); now {
+	case "":
+		return nil
+	case f.Was:
+	default:
+		return j.changed(name)
+	}
+	if err := dir.remove(path.Base(name)); err != nil {
+		return fmt.Errorf("remove %s: %w", filepath.Join(j.Checkout, name), err)
+	}
+	top.removeEmpty(parent(name))
+	return nil
+}
+
+// put gives the checkout a file that is staged.
+func (j journal) put(top dirFD, f file, staged string, info os.FileInfo) error {
+	name := string(f.Path)
+	dir, err := top.folder(parent(name), true)
+	if missing(err) {
+		return j.changed(parent(name))
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: filepath.Join(j.Checkout, parent(name)), Err: err}
+	}
+	defer dir.close()
+	if now := dir.signature(path.Base(name)); now != f.Was && now != "" {
+		if !dir.has(path.Base(name), staged) {
+			return j.changed(name)
 		}
-		if info, err := os.Lstat(full); err != nil || !info.IsDir() {
-			return j.changed(folder)
-		}
+		return nil
+	}
+	if err := dir.take(staged, path.Base(name), info); err != nil {
+		return fmt.Errorf("put %s: %w", filepath.Join(j.Checkout, name), err)
 	}
 	return nil
 }
@@ -239,79 +266,10 @@ func (j journal) changed(path string) error {
 		"as committed: move it away, and call nous land again", j.Branch, j.Into, path, j.Checkout)
 }
 
-// move renames a file, or copies it from another file system.
-func move(from, to string, info os.FileInfo) error {
-	err := os.Rename(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	beside := filepath.Join(filepath.Dir(to), ".nous-land-"+rand.Text())
-	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := os.Readlink(from)
-		if err != nil {
-			return err
-		}
-		if err := os.Symlink(target, beside); err != nil {
-			return err
-		}
-	} else {
-		text, err := regular.Open(from, os.O_RDONLY)
-		if err != nil {
-			return err
-		}
-		err = copyFile(text, beside, info)
-		if err = errors.Join(err, text.Close()); err != nil {
-			return errors.Join(err, os.Remove(beside))
-		}
-	}
-	if err := os.Rename(beside, to); err != nil {
-		return errors.Join(err, os.Remove(beside))
-	}
-	return os.Remove(from)
-}
-
 // signature is how a file is, as far as can be told without reading it; "" if it is not there.
-func signature(path string) string {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return ""
-	}
-	st := info.Sys().(*syscall.Stat_t)
-	if info.IsDir() { // a folder that becomes a file, or the other way round
-		return ""
-	}
-	return fmt.Sprintf("%d %o %d %d.%09d", st.Ino, st.Mode, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
-}
+func signature(path string) string { return dirFD(unix.AT_FDCWD).signature(path) }
 
-// equal tells whether two files have the same text or target.
-func equal(x, y string) bool {
-	a, err := os.Lstat(x)
-	if err != nil {
-		return false
-	}
-	b, err := os.Lstat(y)
-	if err != nil || a.Mode() != b.Mode() || a.Size() != b.Size() {
-		return false
-	}
-	if a.Mode()&fs.ModeSymlink != 0 {
-		s, err := os.Readlink(x)
-		t, err2 := os.Readlink(y)
-		return err == nil && err2 == nil && s == t
-	}
-	return sameText(x, y)
-}
-
-func sameText(x, y string) bool {
-	f, err := regular.Open(x, os.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	g, err := regular.Open(y, os.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer g.Close()
+func sameText(f, g io.Reader) bool {
 	one, two := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
 		n, err := f.Read(one)
@@ -351,6 +309,7 @@ func (j journal) resume(ctx context.Context, home, state string) error {
 		return os.RemoveAll(state)
 	}
 	at := of(Directly, j.Common)
+	at.env = noFetch
 	now, err := at.commit(ctx, j.Into)
 	if err != nil && !refused(err) {
 		return err

@@ -128,7 +128,7 @@ type landing struct {
 	state   string // the folder for files of ours
 	unlock  func()
 	link    link
-	tree    place  // the worktree
+	tree    place  // the worktree, inert
 	objects string // the folder for new objects until they are needed
 
 	head, target string // the commits of Branch and Into
@@ -177,12 +177,11 @@ func open(ctx context.Context, r LandRequest) (l *landing, err error) {
 	if err != nil {
 		return l, err
 	}
-	l.tree, err = l.placeOf(ctx, l.Dir, l.link.gitDir, filepath.Join(l.state, "index-tree"))
-	if err != nil {
+	if l.tree, err = l.placeOf(ctx, l.Dir, l.link.gitDir, "tree"); err != nil {
 		return l, err
 	}
-	l.filters, err = l.tree.foreignKeys(ctx, `^filter\.`)
-	return l, err
+	l.filters = l.tree.foreignKeys(filterKeys)
+	return l, nil
 }
 
 // Landable says why nothing can be landed from a folder; nil where it is a worktree.
@@ -215,15 +214,18 @@ func (l *landing) close() {
 	l.unlock()
 }
 
+// filterKeys are those that say what a filter runs; Git LFS runs more.
+var filterKeys = pattern(`(?i)^(filter|lfs\.extension)\.`)
+
 // placeOf is a checkout with a git that has an index of its own, runs nothing that the
 // repository names, and puts new objects aside.
-func (l *landing) placeOf(ctx context.Context, dir, gitDir, index string) (place, error) {
+func (l *landing) placeOf(ctx context.Context, dir, gitDir, name string) (place, error) {
 	p := checkoutPlace(dir, gitDir)
 	p.env = []string{
-		"GIT_INDEX_FILE=" + index, "GIT_OBJECT_DIRECTORY=" + l.objects,
+		"GIT_INDEX_FILE=" + filepath.Join(l.state, "index-"+name), "GIT_OBJECT_DIRECTORY=" + l.objects,
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quotedPath(filepath.Join(l.link.common, "objects")),
 	}
-	return p.inert(ctx)
+	return p.inert(ctx, l.link.common, filepath.Join(l.state, "git-"+name))
 }
 
 // checkoutPlace is a checkout, whatever its files say of where its repository is.
@@ -311,7 +313,7 @@ func (l *landing) snapshot(ctx context.Context) error {
 	if err := l.refuseSubmodules(ctx); err != nil {
 		return err
 	}
-	var changed []string
+	var changed, there, gone []string
 	err := l.tree.each(ctx, nil, func(entry string) error {
 		if len(entry) < len("XY p") {
 			return nil
@@ -324,7 +326,11 @@ func (l *landing) snapshot(ctx context.Context) error {
 			return fmt.Errorf("the worktree has a conflict that is not resolved, in %.200q: resolve it there, and git add it",
 				path)
 		}
-		changed = append(changed, path)
+		if changed = append(changed, path); state[1] == 'D' {
+			gone = append(gone, path)
+		} else if state != "D " {
+			there = append(there, path)
+		}
 		return nil
 	}, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all")
 	if err != nil {
@@ -333,7 +339,7 @@ func (l *landing) snapshot(ctx context.Context) error {
 	if err := l.refuseFilters(ctx, l.tree, changed); err != nil {
 		return err
 	}
-	if err := l.tree.addAll(ctx); err != nil {
+	if err := l.tree.stage(ctx, gone, there); err != nil {
 		return err
 	}
 	out, err := l.tree.git(ctx, "write-tree")
@@ -348,9 +354,22 @@ func (l *landing) snapshot(ctx context.Context) error {
 	return err
 }
 
-func (p place) addAll(ctx context.Context) error {
-	_, err := p.git(ctx, "add", "--all")
-	return err
+// stage has the index know what is gone and what is there. git add would ask repositories that
+// have come into the worktree since it was looked at for their state, and that runs what they name.
+func (p place) stage(ctx context.Context, gone, there []string) error {
+	for _, part := range []struct {
+		paths   []string
+		options []string
+	}{{gone, []string{"--force-remove"}}, {there, []string{"--add", "--remove", "--replace"}}} {
+		if len(part.paths) == 0 {
+			continue
+		}
+		args := slices.Concat([]string{"update-index"}, part.options, []string{"-z", "--stdin"})
+		if _, err := p.gitWith(ctx, []byte(strings.Join(part.paths, "\x00")+"\x00"), args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p place) treeOf(ctx context.Context, commit string) (string, error) {
@@ -392,7 +411,9 @@ func (l *landing) refuseFilters(ctx context.Context, p place, paths []string, mo
 		}
 		path, filter := fields[0], fields[2]
 		fields = nil
-		if slices.ContainsFunc(l.filters, func(key string) bool { return strings.HasPrefix(key, "filter."+filter+".") }) {
+		if slices.ContainsFunc(l.filters, func(key string) bool {
+			return strings.HasPrefix(key, "filter."+filter+".") || filter == "lfs" && !strings.HasPrefix(key, "filter.")
+		}) {
 			return fmt.Errorf("%.200q goes through the filter %.100q, which the repository's own configuration names, and "+
 				"nous land runs none that a session could have written: put it into your own (git config --global; for Git LFS: "+
 				"git lfs install, and git lfs uninstall --local), or commit and merge with git", path, filter)

@@ -341,10 +341,12 @@ func TestFilesAndFoldersTradePlaces(t *testing.T) {
 	b.work("dir", "a file\n")
 	b.work("b/deep", "in a folder\n")
 	b.work("odd \n\t\"name\xff", "odd\n")
+	b.work("odd./file", "odd\n")
 	b.land(Squash)
 	b.has(b.main, "dir", "a file\n")
 	b.has(b.main, "b/deep", "in a folder\n")
 	b.has(b.main, "odd \n\t\"name\xff", "odd\n")
+	b.has(b.main, "odd./file", "odd\n")
 	b.clean()
 }
 
@@ -610,6 +612,11 @@ func TestTheUsersOwnFiltersRun(t *testing.T) {
 		t.Errorf("main has %q, want what the filter makes of it", got)
 	}
 	b.clean()
+	b.put(filepath.Dir(global), "gitconfig", "[filter \"lfs\"]\n\tclean = cat\n")
+	run(t, b.main, "config", "lfs.Extension.x.clean", "evil") // which Git LFS would run
+	b.work(".gitattributes", "*.big filter=lfs\n")
+	b.work("y.big", "text\n")
+	b.refuses(b.request(Squash), `"y.big" goes through the filter "lfs", which the repository's own configuration names`)
 }
 
 // A bare repository has no checkout, and its worktrees land like all others.

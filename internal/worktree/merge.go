@@ -44,7 +44,7 @@ func (l *landing) compare(ctx context.Context) error {
 			return err
 		}
 		all = strings.Fields(out)
-		if out, err = l.tree.git(ctx, "log", "-1", "--format=%s", all[0], "--"); err != nil {
+		if out, err = l.tree.git(ctx, "log", "-1", "--no-show-signature", "--format=%s", all[0], "--"); err != nil {
 			return err
 		}
 		l.Subject = strings.TrimSpace(out)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -69,36 +70,45 @@ func Commit(ctx context.Context, r LandRequest) (Landing, error) {
 	return l.Landing, l.carryOut(ctx, j)
 }
 
-// Push pushes a worktree's branch to the branch of that name at a remote. It blocks until that
-// is done; nothing is asked on a terminal. No hook is run.
-func Push(ctx context.Context, dir, branch string, to Remote) error {
-	l, err := linkOf(dir)
+// Push pushes a worktree's branch to the branch of that name at a remote, if that is where
+// PlanPush has said. It blocks until that is done; nothing is asked on a terminal. No hook is run.
+func Push(ctx context.Context, r LandRequest, branch string, to Remote) error {
+	l, err := linkOf(r.Dir)
 	if err != nil {
-		return fmt.Errorf("%s %w", dir, ErrNotLinked)
+		return fmt.Errorf("%s %w", r.Dir, ErrNotLinked)
 	}
-	p := checkoutPlace(dir, l.gitDir)
-	if err := p.refusePrograms(ctx); err != nil {
+	return withFolder(r.Home, r.Dir, func(own string) error {
+		p, err := checkoutPlace(r.Dir, l.gitDir).inert(ctx, l.common, filepath.Join(own, "git"))
+		if err != nil {
+			return err
+		}
+		if keys := p.foreignKeys(pushPrograms); len(keys) > 0 {
+			return fmt.Errorf("the repository's own configuration sets %.100s, which a session could have written, and git "+
+				"would use it with your login: set it with git config --global, or push with git", keys[0])
+		}
+		at, err := p.address(ctx, to.Name)
+		if err == nil && at != to.URL {
+			err = fmt.Errorf("the remote %s was %s, and is %s now; nothing was pushed, try again", to.Name, to.URL, at)
+		}
+		if err != nil {
+			return err
+		}
+		p.env = []string{"GIT_ALLOW_PROTOCOL=https:http:ssh"}
+		ref := "refs/heads/" + branch
+		_, err = p.git(ctx, "push", "--quiet", "--no-verify", "--no-signed", "--recurse-submodules=no", "--", to.Name,
+			ref+":"+ref)
 		return err
-	}
-	p.env = []string{"GIT_ALLOW_PROTOCOL=https:http:ssh"}
-	ref := "refs/heads/" + branch
-	_, err = p.git(ctx, "push", "--quiet", "--no-verify", "--no-signed", "--recurse-submodules=no", "--", to.Name,
-		ref+":"+ref)
-	return err
+	})
 }
 
 // pushPrograms are settings that name a program, or have a login go elsewhere, when git pushes.
-const pushPrograms = `^(core\.(sshcommand|askpass|gitproxy)|credential\..*|credential\.helper|http\..*|ssh\..*` +
-	`|remote\..*\.(receivepack|vcs|proxy|proxyauthmethod))$`
+var pushPrograms = pattern(`(?s)^(core\.(sshcommand|askpass|gitproxy)|credential\..*|http\..*|ssh\..*` +
+	`|remote\..*\.(receivepack|vcs|proxy|proxyauthmethod))$`)
 
-// refusePrograms fails where the repository's own configuration has such settings.
-func (p place) refusePrograms(ctx context.Context) error {
-	keys, err := p.foreignKeys(ctx, pushPrograms)
-	if err == nil && len(keys) > 0 {
-		err = fmt.Errorf("the repository's own configuration sets %.100s, which a session could have written, and git would "+
-			"use it with your login: set it with git config --global, or push with git", keys[0])
-	}
-	return err
+// address is where git pushes to at a remote.
+func (p place) address(ctx context.Context, remote string) (string, error) {
+	out, err := p.git(ctx, "remote", "get-url", "--push", "--all", remote)
+	return strings.TrimSpace(out), err
 }
 
 // remote is that of the branch which is landed on, else origin, else the only one.
@@ -125,10 +135,10 @@ func (l *landing) remote(ctx context.Context) (r Remote, err error) {
 		return r, fmt.Errorf("the repository has the remotes %s, and none is that of %s: git branch --set-upstream-to says "+
 			"which", strings.Join(names, ", "), l.Into)
 	}
-	if out, err = l.tree.git(ctx, "remote", "get-url", "--push", "--all", r.Name); err != nil {
+	if r.URL, err = l.tree.address(ctx, r.Name); err != nil {
 		return r, err
 	}
-	if r.URL = strings.TrimSpace(out); strings.Contains(r.URL, "\n") {
+	if strings.Contains(r.URL, "\n") {
 		return r, fmt.Errorf("the remote %s is several: %s", r.Name, strings.Join(strings.Fields(r.URL), ", "))
 	}
 	if r.Host, r.Path = hostOf(r.URL); r.Host == "" {

@@ -30,8 +30,8 @@ func (e *UnsavedError) Error() string {
 
 // check fails for what removing a worktree would lose: with ErrNotLinked, an *UnsavedError,
 // or what git says. It reads every file of the worktree, and returns a place whose git runs
-// nothing of the repository's.
-func check(ctx context.Context, dir, home string) (l link, at place, err error) {
+// nothing of the repository's, for which it makes the folder own.
+func check(ctx context.Context, dir, home, own string) (l link, at place, err error) {
 	if l, err = linkOf(dir); err != nil {
 		return l, at, fmt.Errorf("%s %w", dir, ErrNotLinked)
 	}
@@ -39,8 +39,7 @@ func check(ctx context.Context, dir, home string) (l link, at place, err error) 
 	if err != nil {
 		return l, at, err
 	}
-	at = in(Directly, dir)
-	top, err := at.git(ctx, "rev-parse", "--show-toplevel")
+	top, err := in(Directly, dir).git(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return l, at, err
 	}
@@ -50,10 +49,10 @@ func check(ctx context.Context, dir, home string) (l link, at place, err error) 
 	if err := repositoriesIn(ctx, dir); err != nil { // first: git would look into them with their own configuration
 		return l, at, err
 	}
-	if at, err = at.inert(ctx); err != nil {
+	if at, err = checkoutPlace(real, l.gitDir).inert(ctx, l.common, own); err != nil {
 		return l, at, err
 	}
-	at.config = append(at.config, "-c", "core.fileMode=true", "-c", "core.untrackedCache=false")
+	at.config = append(slices.Clip(at.config), "-c", "core.fileMode=true")
 	for _, find := range []func(context.Context, place, string) error{uncommitted, hidden} {
 		if err := find(ctx, at, dir); err != nil {
 			return l, at, err
@@ -93,59 +92,6 @@ func repositoriesIn(ctx context.Context, dir string) error {
 	})
 }
 
-// inert returns the place with a git that runs no filter and no merge driver which the
-// repository's own configuration names, and fetches no object that is missing: any program
-// could be named for that. Filters of the user's own configuration run. A merge for which
-// a driver was named ends in a conflict.
-func (p place) inert(ctx context.Context) (place, error) {
-	p.env = append(slices.Clip(p.env), "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none")
-	keys, err := p.foreignKeys(ctx, `^(filter|merge)\.`)
-	if err != nil {
-		return p, err
-	}
-	p.config = slices.Clip(p.config)
-	seen := map[string]bool{}
-	for _, key := range keys {
-		dot := strings.LastIndexByte(key, '.')
-		name, of := key[:dot], key[dot+1:]
-		filter := strings.HasPrefix(name, "filter.")
-		switch {
-		case seen[name], !filter && of != "driver":
-			continue
-		case strings.Contains(name, "="):
-			return p, fmt.Errorf("the repository's configuration has %.100q, which cannot be switched off", name)
-		}
-		seen[name] = true
-		if !filter {
-			p.config = append(p.config, "-c", name+".driver=false")
-			continue
-		}
-		for _, off := range []string{".clean=", ".smudge=", ".process=", ".required=false"} {
-			p.config = append(p.config, "-c", name+off)
-		}
-	}
-	return p, nil
-}
-
-// foreignKeys are the keys of a form that the repository's own configuration has: neither
-// the user nor who runs the machine has written them.
-func (p place) foreignKeys(ctx context.Context, form string) (keys []string, err error) {
-	out, err := p.git(ctx, "config", "--includes", "--show-scope", "--null", "--name-only", "--get-regexp", form)
-	if none := (*gitError)(nil); errors.As(err, &none) && none.said == "exit status 1" {
-		return nil, nil
-	}
-	if err == nil && len(out) == maxOutput {
-		err = errors.New("the repository's configuration names too many programs")
-	}
-	fields := strings.Split(out, "\x00") // scope, key, scope, key …
-	for i := 0; err == nil && i+1 < len(fields); i += 2 {
-		if scope := fields[i]; scope != "system" && scope != "global" {
-			keys = append(keys, fields[i+1])
-		}
-	}
-	return keys, err
-}
-
 // uncommitted fails for what a commit would have, ignored files aside.
 func uncommitted(ctx context.Context, at place, dir string) error {
 	out, err := at.git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
@@ -163,16 +109,10 @@ func uncommitted(ctx context.Context, at place, dir string) error {
 // it may have been told to assume that they are unchanged, or to skip them, or knows the
 // size and the times of a file that somebody gave these back. So each is read, for an
 // index of its own.
-func hidden(ctx context.Context, at place, dir string) (err error) {
-	own, err := os.MkdirTemp("", "nous-index-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
-	at.env = append(slices.Clip(at.env), "GIT_INDEX_FILE="+filepath.Join(own, "index"))
-	at.config = append(slices.Clip(at.config), "-c", "core.sparseCheckout=false", "-c", "core.ignoreStat=false", "-c",
-		"core.splitIndex=false")
-	_, err = at.git(ctx, "read-tree", "HEAD")
+func hidden(ctx context.Context, at place, dir string) error {
+	at.env = append(slices.Clip(at.env), "GIT_INDEX_FILE="+at.common+"-index")
+	at.config = append(slices.Clip(at.config), "-c", "core.sparseCheckout=false", "-c", "core.ignoreStat=false")
+	_, err := at.git(ctx, "read-tree", "HEAD")
 	if err == nil {
 		_, err = at.git(ctx, "update-index", "-q", "--really-refresh")
 	}
@@ -260,20 +200,64 @@ func unsaved(dir, what string, found []string, name func(string) string) error {
 // would be lost; git looks again itself. It blocks until all files are gone. The
 // folders above it that are empty then go, too, up to home.
 func Remove(ctx context.Context, dir, home string) error {
-	l, at, err := check(ctx, dir, home)
-	if err != nil {
-		return err
-	}
 	state := stateFolder(home, dir)
-	remove := of(Directly, l.common)
-	remove.env, remove.config = at.env, at.config
-	if _, err := remove.git(ctx, "worktree", "remove", "--", dir); err != nil {
+	err := withFolder(home, dir, func(own string) error {
+		l, at, err := check(ctx, dir, home, filepath.Join(own, "git"))
+		if err != nil {
+			return err
+		}
+		return remove(ctx, l, at, dir, filepath.Join(own, "index"))
+	})
+	if err != nil {
 		return err
 	}
 	for _, top := range []string{home, resolved(home)} {
 		removeEmpty(filepath.Dir(dir), top)
 	}
 	return os.RemoveAll(state)
+}
+
+// remove has git remove what was checked. git asks for the state of submodules once more,
+// with the configuration that these have: its index is a copy without any.
+func remove(ctx context.Context, l link, at place, dir, index string) error {
+	if err := copyIndex(l.gitDir, index); err != nil {
+		return err
+	}
+	at.env = append(slices.Clip(at.env), "GIT_INDEX_FILE="+index)
+	err := at.each(ctx, nil, func(entry string) error {
+		if strings.HasPrefix(entry, gitlink) {
+			return errors.New("git removes no worktree with submodules: git worktree remove --force does, if nothing in " +
+				"them is needed")
+		}
+		return nil
+	}, "ls-files", "--stage", "-z")
+	if err != nil {
+		return err
+	}
+	at.at = of(Directly, l.common).at
+	return at.forget(ctx, l.common, dir)
+}
+
+func (p place) forget(ctx context.Context, common, dir string) error {
+	_, err := p.git(ctx, "worktree", "remove", "--", dir)
+	if err == nil { // git does so itself, but not through a link
+		_ = os.Remove(filepath.Join(common, "worktrees"))
+	}
+	return err
+}
+
+// withFolder hands over a folder of our own, which no session can write, and removes it.
+func withFolder(home, dir string, do func(own string) error) error {
+	state := stateFolder(home, dir)
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return err
+	}
+	own, err := os.MkdirTemp(state, "git-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = errors.Join(os.RemoveAll(own), os.Remove(state)) }() // the latter if it is empty
+	return do(own)
 }
 
 func resolved(path string) string {
@@ -296,7 +280,14 @@ func Forget(ctx context.Context, dir, home string, places []string) (known bool,
 		if err != nil || !slices.Contains(linked(common), dir) {
 			continue
 		}
-		if _, err := of(Directly, common).git(ctx, "worktree", "remove", "--", dir); err != nil {
+		err = withFolder(home, dir, func(own string) error {
+			at, err := of(Directly, common).inert(ctx, common, filepath.Join(own, "git"))
+			if err != nil {
+				return err
+			}
+			return at.forget(ctx, common, dir)
+		})
+		if err != nil {
 			return true, err
 		}
 		for _, top := range []string{home, resolved(home)} {
