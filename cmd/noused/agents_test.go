@@ -515,11 +515,13 @@ func TestAgentsThatCannotBeHosted(t *testing.T) {
 func TestAHostileAgent(t *testing.T) {
 	h := newHost(t, "")
 	h.prompt("!junk {not json\n!junk 17\n!junk {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":7}\n" +
-		"!flood 2000\n!stop nowhere")
+		"!flood 600\n!stop nowhere")
 	got := h.until("for a reason that is not known: \"nowhere\"")
-	if n := strings.Count(got[len(got)-3], "flood"); n != 2000*1000 { // deltas may come together where this client is slow
+	if n := strings.Count(got[len(got)-3], "flood"); n != 600*1000 { // deltas may come together where this client is slow
 		t.Errorf("got %d words, want all that it said", n)
 	}
+	h.prompt("!flood 2000")
+	h.until("run ends error agent_failed: scripted: the message holds more than 4 MiB")
 	h.prompt("!error -32603 it hurts")
 	h.until("run ends error provider_error: scripted: it hurts")
 	h.prompt("!stop refusal")
