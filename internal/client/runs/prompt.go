@@ -30,6 +30,7 @@ type ApprovalPrompt struct {
 	lines   chan string         // what was typed; nil before the first approval
 	noMore  bool                // the end of the input has come
 	dangle  bool                // the last line on standard error is the offer
+	cut     bool                // something else stands behind the offer
 	form    *approval.Filler    // that is being filled in, of the open approval
 
 	Allow func(protocol.Approval) // answers in the place of a person, nil: does not
@@ -156,6 +157,22 @@ func (q *ApprovalPrompt) resolved(ev protocol.Status) {
 	}
 }
 
+// Pause ends the line of the offer, as something else is shown now: the run goes on while a
+// child of it asks.
+func (q *ApprovalPrompt) Pause() {
+	if q.dangle {
+		fmt.Fprintln(q.c.Err)
+		q.dangle, q.cut = false, true
+	}
+}
+
+// Resume makes the offer again that Pause has ended.
+func (q *ApprovalPrompt) Resume() {
+	if q.cut && len(q.waiting) > 0 {
+		q.offerAgain()
+	}
+}
+
 // offerAgain says once more what can be typed: something else stands behind it.
 func (q *ApprovalPrompt) offerAgain() {
 	if q.form == nil {
@@ -163,13 +180,13 @@ func (q *ApprovalPrompt) offerAgain() {
 		return
 	}
 	fmt.Fprint(q.c.Err, q.form.Prompt())
-	q.dangle = true
+	q.dangle, q.cut = true, false
 }
 
 // offer says what can be typed.
 func (q *ApprovalPrompt) offer(one protocol.Approval) {
 	fmt.Fprint(q.c.Err, approval.Offer(one)+", and Enter; the approval waits: ")
-	q.dangle = true
+	q.dangle, q.cut = true, false
 }
 
 // foreground tells whether what is typed is for nous: one in the background would

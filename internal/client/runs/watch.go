@@ -214,7 +214,7 @@ func (w *Watch) applyLine(line follow.Line) *protocol.AgentEnd {
 	if end, ok := ev.(protocol.AgentEnd); ok && w.lacksAnswer(end) {
 		return &end // it is told when the answer is there
 	}
-	w.Tally.Event(ev, line.Raw)
+	w.show(ev, line.Raw)
 	w.Asks.See(ev)
 	if _, begins := ev.(protocol.MessageStart); begins {
 		w.missed = false
@@ -226,6 +226,21 @@ func (w *Watch) applyLine(line follow.Line) *protocol.AgentEnd {
 		return &end
 	}
 	return nil
+}
+
+// show shows an event of the run. What is open to be answered is offered again behind it, but not
+// behind each piece of a text.
+func (w *Watch) show(ev protocol.Event, raw []byte) {
+	status, is := ev.(protocol.Status)
+	if !is || status.Code != protocol.StatusApprovalRequested && status.Code != protocol.StatusApprovalResolved {
+		w.Asks.Pause()
+	}
+	w.Tally.Event(ev, raw)
+	switch ev.(type) {
+	case protocol.MessageUpdate, protocol.ToolUpdate, protocol.AgentEnd:
+	default:
+		w.Asks.Resume()
+	}
 }
 
 func (w *Watch) abort() error {
