@@ -88,8 +88,9 @@ func (r *replay) add(begins bool, text string) {
 	text = format.Cut(text, maxReplay-len(*last))
 	*last = append(*last, text...)
 	r.bytes += len(text)
-	for ; (r.bytes > maxReplay || len(r.texts) > maxTexts) && len(r.texts) > 1; r.texts = r.texts[1:] {
+	for (r.bytes > maxReplay || len(r.texts) > maxTexts) && len(r.texts) > 1 {
 		r.bytes -= perText + len(r.texts[0])
+		r.texts[0], r.texts = nil, r.texts[1:] // else it would stay in what is left of the list
 	}
 }
 

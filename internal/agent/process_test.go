@@ -3,8 +3,10 @@ package agent
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -74,4 +76,25 @@ func TestWhatIsKeptOfAnAgentIsShort(t *testing.T) {
 			p.conn.Close()
 		}
 	}
+}
+
+// What is dropped of what an agent tells again is not kept in memory either.
+func TestDroppedTextsOfAReplayAreGone(t *testing.T) {
+	var r replay
+	for range maxTexts {
+		r.add(true, "short")
+	}
+	long := strings.Repeat("x", maxReplay-perText)
+	var is [20]weak.Pointer[byte]
+	for i := range is {
+		r.add(true, long)
+		is[i] = weak.Make(&r.texts[len(r.texts)-1][0])
+	}
+	runtime.GC()
+	for i, p := range is[:len(is)-1] {
+		if p.Value() != nil {
+			t.Fatalf("text %d of %d, which was dropped, is still there; %d are kept", i, len(is), len(r.texts))
+		}
+	}
+	runtime.KeepAlive(r)
 }

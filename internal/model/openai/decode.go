@@ -116,7 +116,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				if s.finish != "" && s.usage != (model.Usage{}) {
 					break // some servers keep the stream open
 				}
-				if s.finish != "" && s.more {
+				if s.finished() && s.more {
 					in.EndIn(lastTime)
 				}
 			}
@@ -297,6 +297,13 @@ var (
 	}
 	cut = []string{"length", "max_tokens", "model_length", "max_output_tokens"}
 )
+
+// finished reports a finish reason that is known: some servers send others, such as "null",
+// with each piece.
+func (s *state) finished() bool {
+	finish := strings.ToLower(s.finish)
+	return slices.Contains(complete, finish) || slices.Contains(cut, finish)
+}
 
 // stop says why the message ended. A reason that is not known is no success.
 func (s *state) stop() (model.StopReason, error) {

@@ -644,6 +644,10 @@ func TestAStreamThatIsLeftOpenEnds(t *testing.T) {
 		"without usage":    {[]string{so, stop}, "so end 0/0", 7 * time.Second},
 		"usage in time":    {[]string{so, stop, "", "", used}, "so end 4/2", 5 * time.Second},
 		"more of the text": {[]string{stop, "", "", "", so, "", "", "", so}, "soso end 0/0", 14 * time.Second},
+		"no reason yet": {
+			[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"null"}]}`, "", "", "", "", "", "", so, stop, used},
+			"soso end 4/2", 10 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,6 +34,7 @@ type link struct {
 	session *sdk.ClientSession
 	slot    *worker.Slot // in the host's processLimit
 	users   int          // guarded by the host's mutex, as are
+	begun   bool         // and this: its start went well
 	spent   bool         // and this: it was told to end
 
 	tools, texts atomic.Bool // a list_changed of tools, of prompts, is on its way through the SDK
@@ -132,9 +133,9 @@ func (h *host) begun(s *start, l *link, err error) {
 	h.start, s.err = nil, err
 	switch {
 	case err == nil:
-		h.link, h.failure = l, ""
+		h.link, h.failure, l.begun = l, "", true
 		h.work.Go(func() { h.watch(l) })
-		if h.ctx.Err() != nil {
+		if h.ctx.Err() != nil || l.spent {
 			l.wire.close(h.ctx)
 			return
 		}
@@ -326,7 +327,7 @@ func (h *host) forget(l *link) {
 	if h.link == l {
 		h.link = nil
 	}
-	if l.spent = true; l.users == 0 {
+	if l.spent = true; l.users == 0 && l.begun { // else who starts it closes it, and hears first what was wrong
 		l.wire.close(h.ctx)
 	}
 }

@@ -345,7 +345,11 @@ func (r *remote) broken(ctx context.Context, err error) error {
 	if errors.As(err, &with) { // its text repeats the address, which may hold a secret
 		err = with.Err
 	}
-	return brokenOff{tool.Faultf(tool.Unreachable, "the server cannot be reached: %v", err)}
+	why := ""
+	if r.direct.Load() {
+		why = "; HTTP_PROXY is not used for it, as the proxy could read its headers: use https"
+	}
+	return brokenOff{tool.Faultf(tool.Unreachable, "the server cannot be reached: %v%s", err, why)}
 }
 
 // refusal is the fault of an answer that says no.

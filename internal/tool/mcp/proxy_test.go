@@ -34,4 +34,7 @@ func TestHeadersGoThroughNoProxyThatReadsThem(t *testing.T) {
 	if asked.Load() == 0 {
 		t.Error("a request without a secret did not take the proxy")
 	}
+	s.Close()
+	b = mount(t, at(s.URL).Set("headers", map[string]string{"X-Key": "secret-1"}), through)
+	b.fails("unreachable", "HTTP_PROXY is not used for it, as the proxy could read its headers: use https")
 }

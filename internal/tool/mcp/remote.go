@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -44,6 +45,7 @@ type caller struct {
 	logins *oauth.Source                         // nil: the server is told who we are by its headers alone
 	shown  bool                                  // which they do
 	proxy  func(*http.Request) (*url.URL, error) // the environment's
+	direct atomic.Bool                           // that is passed over
 
 	mu      sync.Mutex
 	missing string // why somebody has to log in, and how; "" where nobody has to
@@ -64,6 +66,8 @@ func newCaller(d *tool.Descriptor, s *proc.Supervisor, o Options, log *zap.Logge
 // throughProxy is the proxy of a request; what is secret goes through none that could read it.
 func (c *caller) throughProxy(req *http.Request) (*url.URL, error) {
 	if req.URL.Scheme == "http" && (len(c.desc.Headers) > 0 || req.URL.User != nil) {
+		by, _ := c.proxy(req)
+		c.direct.Store(by != nil)
 		return nil, nil
 	}
 	return c.proxy(req)

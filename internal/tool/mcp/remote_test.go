@@ -710,3 +710,11 @@ func TestLongAnswersShareTheirRoom(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A server that is not there is one that cannot be reached, and the fault says why.
+func TestAServerThatIsNotThere(t *testing.T) {
+	s := newStrict(t)
+	s.Close()
+	b := mount(t, at(s.URL))
+	b.fails("unreachable", "the server cannot be reached: dial tcp")
+}
