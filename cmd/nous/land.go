@@ -16,7 +16,6 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/actions"
-	"noused/internal/client/lookup"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
@@ -168,7 +167,7 @@ func (a *app) sessionInWorktree(ctx context.Context, remove bool) (s protocol.Se
 		}
 		scope.SessionID = state.SessionID
 	}
-	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
+	all, err := a.sessionsDistrusted(ctx)
 	if err != nil {
 		return s, err
 	}

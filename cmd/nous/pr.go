@@ -18,6 +18,7 @@ import (
 
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
+	"noused/internal/trust"
 	"noused/internal/worktree"
 )
 
@@ -124,7 +125,12 @@ func forgeOf(ctx context.Context, to worktree.Remote) (forge, error) {
 
 func (f forge) find() (forge, error) {
 	var err error
-	if f.path, err = exec.LookPath(f.program); err != nil {
+	f.path, err = trust.LookPath(f.program, os.Getenv("PATH"))
+	if foreign := (*trust.ProgramError)(nil); errors.As(err, &foreign) {
+		return f, fmt.Errorf("a %s is opened with %s, and %s is in %s, where a session could have made it; "+
+			"nothing was committed or pushed", f.request, f.program, foreign.Path, foreign.Folder)
+	}
+	if err != nil {
 		site := map[string]string{"gh": "https://cli.github.com", "glab": "https://gitlab.com/gitlab-org/cli"}[f.program]
 		return f, fmt.Errorf("a %s is opened with %s, which is not installed (%s); nothing was committed or pushed",
 			f.request, f.program, site)
@@ -208,7 +214,8 @@ func (f forge) run(ctx context.Context, args ...string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, f.path, args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "GH_PROMPT_DISABLED=1", "NO_PROMPT=1", "NO_COLOR=1", "GIT_DIR=/nonexistent")
+	cmd.Env = append(trust.Environ(os.Environ()),
+		"GH_PROMPT_DISABLED=1", "NO_PROMPT=1", "NO_COLOR=1", "GIT_DIR=/nonexistent")
 	out, said := &head{most: maxForge}, &head{most: maxForge}
 	cmd.Stdout, cmd.Stderr = out, said
 	cmd.WaitDelay = time.Second

@@ -19,6 +19,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/hookfile"
 	"noused/internal/protocol"
+	"noused/internal/trust"
 	"noused/internal/worktree"
 )
 
@@ -36,7 +37,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if err != nil {
 		return err
 	}
-	if _, err := lookup.Sessions(ctx, a.daemonSender(), dir); errors.Is(err, client.ErrUnsupported) {
+	if _, err := a.sessionsDistrusted(ctx); errors.Is(err, client.ErrUnsupported) {
 		return client.ErrNoFolders
 	} else if err != nil { // no daemon, no worktree
 		return err
@@ -66,6 +67,15 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	return fmt.Errorf("%w; the worktree %s stays, as the session may have been made", err, tree.Dir)
 }
 
+// sessionsDistrusted lists all sessions. From then on no program in their folders, or in
+// worktrees, is taken for one of the user's by what PATH says: git and what git runs are
+// executed outside the sandbox.
+func (a *app) sessionsDistrusted(ctx context.Context) ([]protocol.SessionInfo, error) {
+	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
+	trust.Writable(append(plain.Folders(all), worktree.Home(os.Getenv))...)
+	return all, err
+}
+
 // untilInterrupted is for git, which is no part of what the terminal sends signals to.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -82,7 +92,7 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 }
 
 func (a *app) removeWorktree(ctx context.Context, id string) error {
-	all, err := lookup.Sessions(ctx, a.daemonSender(), "")
+	all, err := a.sessionsDistrusted(ctx)
 	if err != nil {
 		return err
 	}

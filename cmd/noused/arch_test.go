@@ -261,7 +261,7 @@ var layers = []layer{
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
 		"internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start",
 		"internal/tui/board", "internal/tui/cell", "internal/tui/settings", "internal/tui/slash",
-		"internal/worktree", "internal/form", "internal/jsonschema",
+		"internal/trust", "internal/worktree", "internal/form", "internal/jsonschema",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 	{pattern: "internal/daemontest", ours: []string{"internal/testenv"}},

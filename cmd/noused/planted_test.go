@@ -27,11 +27,12 @@ func TestAPlantedProgramRunsInTheSandboxAlone(t *testing.T) {
 		_ = os.Remove(filepath.Join(folder, "ran"))
 		return string(text)
 	}
-	if got := d.extension(session, "bash", `{"command":"mine"}`); !got.OK {
-		t.Skipf("no sandbox here: %+v", got)
+	// whichever bash runs, it writes to the folder of another session
+	if got := d.extension(d.session(t.TempDir()), "bash", `{"command":"touch `+folder+`/x"}`); got.OK {
+		t.Skip("no sandbox here")
 	}
-	if got := ran(); !strings.Contains(got, "planted bash") {
-		t.Fatalf("in the sandbox ran %q, want what PATH has", got)
+	if got := d.extension(session, "bash", `{"command":"mine"}`); !got.OK || ran() != "planted bash\n" {
+		t.Fatalf("in the sandbox PATH is not as ever: %+v", got)
 	}
 	for _, command := range []string{
 		outside("id; echo PATH=$PATH"),

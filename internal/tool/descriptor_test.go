@@ -206,7 +206,7 @@ func TestAPlantedProgramIsNoModules(t *testing.T) {
 	both := folder + ":bin:" + own
 	for what, c := range map[string]struct{ path, more, from, env string }{
 		"outside":        {path: both, from: own, env: own},
-		"nowhere else":   {path: folder, from: "is in a folder that tools in the sandbox can write to"},
+		"nowhere else":   {path: folder, from: "which tools in the sandbox can write to"},
 		"in the sandbox": {path: both, more: `,"sandbox":"workdir"`, from: folder, env: both},
 		"its own PATH":   {path: "/bin", more: `,"env":{"PATH":"` + both + `"}`, from: folder, env: both},
 	} {

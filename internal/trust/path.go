@@ -8,17 +8,28 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // usualPath stands for a PATH that has lost all its entries: an empty one would mean
 // the current folder to a shell.
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
-// writable are the folders of [Writable], without links on the way.
+// pathKept is how long what [Path] has made of a PATH is kept: links on the way of its
+// entries may change, those that only the user can change.
+const pathKept = 2 * time.Second
+
+// writable are the folders of [Writable], without links on the way, and what Path has made
+// last, since they are as they are.
 var writable struct {
 	sync.RWMutex
-	dirs map[string]bool
+	dirs     map[string]bool
+	from, to string
+	until    time.Time
 }
+
+// readlink is the system's. Tests count what is asked of it.
+var readlink = os.Readlink
 
 // Writable notes that programs in the sandbox may write to some folders, until this
 // process ends: what they put there is not to be taken for a program of the user's. The
@@ -27,34 +38,42 @@ var writable struct {
 func Writable(dirs ...string) {
 	home, _ := os.UserHomeDir()
 	_, home = Links(home)
-	writable.Lock()
-	defer writable.Unlock()
 	for _, dir := range dirs {
 		if _, real := Links(dir); filepath.IsAbs(dir) && !below(real, home) {
-			if writable.dirs == nil {
-				writable.dirs = make(map[string]bool)
-			}
-			writable.dirs[real] = true
+			addWritable(real)
 		}
 	}
 }
 
-// isWritable reports whether what is found at a path may be a sandboxed program's doing:
-// it lies in a folder of [Writable], or a link does that leads there.
-func isWritable(path string) bool {
+func addWritable(real string) {
+	writable.Lock()
+	defer writable.Unlock()
+	if writable.dirs == nil {
+		writable.dirs = make(map[string]bool)
+	}
+	if !writable.dirs[real] {
+		writable.dirs[real], writable.from = true, ""
+	}
+}
+
+// writableAt is the folder of [Writable] that makes what is found at a path a sandboxed
+// program's doing, perhaps: the path lies there, or a link does that leads there. It is ""
+// where there is none.
+func writableAt(path string) string {
 	links, real := Links(path)
 	writable.RLock()
 	defer writable.RUnlock()
-	return slices.ContainsFunc(append(links, real), func(at string) bool {
+	for _, at := range append(links, real) {
 		for dir := at; ; dir = filepath.Dir(dir) {
 			if writable.dirs[dir] {
-				return true
+				return dir
 			}
 			if dir == filepath.Dir(dir) {
-				return false
+				break
 			}
 		}
-	})
+	}
+	return ""
 }
 
 // below reports whether a path is dir or lies in it; both are absolute and clean.
@@ -68,10 +87,23 @@ func Path(path string) string {
 	if path == "" {
 		return ""
 	}
+	now := time.Now()
+	writable.RLock()
+	from, to, until, count := writable.from, writable.to, writable.until, len(writable.dirs)
+	writable.RUnlock()
+	if from == path && now.Before(until) {
+		return to
+	}
 	kept := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
-		return !filepath.IsAbs(dir) || isWritable(dir)
+		return !filepath.IsAbs(dir) || writableAt(dir) != ""
 	})
-	return cmp.Or(strings.Join(kept, string(filepath.ListSeparator)), usualPath)
+	to = cmp.Or(strings.Join(kept, string(filepath.ListSeparator)), usualPath)
+	writable.Lock()
+	defer writable.Unlock()
+	if len(writable.dirs) == count { // else it may be wrong by now
+		writable.from, writable.to, writable.until = path, to, now.Add(pathKept)
+	}
+	return to
 }
 
 // Environ is an environment, NAME=value, with a PATH as [Path] makes it.
@@ -85,30 +117,49 @@ func Environ(environ []string) []string {
 	return environ
 }
 
-// LookPath is [exec.LookPath] with what [Path] makes of a PATH. The error is a
-// *[ProgramError] where the program is in a folder that is passed over.
+// LookPath is [exec.LookPath] with what [Path] makes of a PATH, but that it looks no
+// further than it has to. A program is passed over as well where a link leads to it from
+// another folder: who made the link meant what was there then. The error is a
+// *[ProgramError] where nothing is left.
 func LookPath(name, path string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return exec.LookPath(name)
 	}
-	if found := find(name, Path(path)); found != "" {
-		return found, nil
+	found, passed := find(name, path)
+	if found == "" && Path(path) == usualPath {
+		found, _ = find(name, usualPath)
 	}
-	if found := find(name, path); found != "" {
-		return "", &ProgramError{found, "is in a folder that tools in the sandbox can write to: " +
-			"to be run outside of it, it has to be named by its whole path"}
+	switch {
+	case found != "":
+		return found, nil
+	case passed != nil:
+		return "", passed
 	}
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// find finds a program in the absolute entries of a PATH, "" where it is in none.
-func find(name, path string) string {
+// find finds a program in the absolute entries of a PATH, "" where it is in none. passed is
+// the first that is not the user's for sure, before that one.
+func find(name, path string) (found string, passed *ProgramError) {
 	for _, dir := range filepath.SplitList(path) {
-		if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
-			return file
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		file, err := exec.LookPath(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		at := writableAt(file)
+		if at == "" {
+			return file, passed
+		}
+		if passed == nil {
+			passed = &ProgramError{Path: file, Folder: at, Reason: "is in " + at + ", which tools in the sandbox can write " +
+				"to, or could: a session has worked there, or sandbox_write names it. To be run outside the sandbox, it has " +
+				"to be named by its whole path, and PATH set in its env where it needs other programs from there"}
 		}
 	}
-	return ""
+	return "", passed
 }
 
 // Links are where the links on the way of a path are, themselves reached without one, and
@@ -118,7 +169,7 @@ func Links(path string) (links []string, real string) {
 	for len(rest) > 0 && len(links) <= maxLinks {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
-		to, err := os.Readlink(next)
+		to, err := readlink(next)
 		if err != nil {
 			at = next
 			continue

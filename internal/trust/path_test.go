@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // plant makes a program.
@@ -64,5 +65,72 @@ func TestWhatToolsCanWriteToIsNoPlaceForPrograms(t *testing.T) {
 	}
 	if got, err := LookPath(venv+"/git", path); err != nil || got != venv+"/git" {
 		t.Errorf("a program by its path: got %s, %v", got, err)
+	}
+}
+
+// What the user has linked into a folder of programs, a session can have made since: npm link
+// does that with a project's.
+func TestALinkToWhatToolsCanWriteIsNoProgram(t *testing.T) {
+	root := t.TempDir()
+	project, bin, own := root+"/project", root+"/bin", root+"/own"
+	plant(t, project+"/dist/linked")
+	plant(t, bin+"/other")
+	plant(t, own+"/linked")
+	for link, to := range map[string]string{bin + "/linked": project + "/dist/linked", bin + "/mine": bin + "/other"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := LookPath("linked", bin); err != nil || got != bin+"/linked" {
+		t.Fatalf("before anything can be written: got %s, %v", got, err)
+	}
+	Writable(project)
+	got, err := LookPath("linked", bin)
+	if foreign := (*ProgramError)(nil); !errors.As(err, &foreign) || foreign.Path != bin+"/linked" ||
+		foreign.Folder != project || !strings.Contains(foreign.Reason, "is in "+project+",") ||
+		!strings.Contains(foreign.Reason, "and PATH set in its env") {
+		t.Errorf("got %s, %v, want an error that names the link, the folder and what helps", got, err)
+	}
+	if got, err := LookPath("linked", bin+":"+own); err != nil || got != own+"/linked" {
+		t.Errorf("got %s, %v, want the next one", got, err)
+	}
+	if got, err := LookPath("mine", bin); err != nil || got != bin+"/mine" {
+		t.Errorf("a link to a program of the user's: got %s, %v", got, err)
+	}
+	if got, err := LookPath(bin+"/linked", bin); err != nil || got != bin+"/linked" {
+		t.Errorf("by its path: got %s, %v", got, err)
+	}
+}
+
+// A folder at the end of PATH may be on a server that answers no more.
+func TestNoMoreOfAPathIsLookedAtThanNeeded(t *testing.T) {
+	root := t.TempDir()
+	near, far, session := root+"/near", root+"/far", root+"/session"
+	plant(t, near+"/mine")
+	asked := 0
+	readlink = func(path string) (string, error) {
+		if below(far, path) {
+			asked++
+		}
+		return os.Readlink(path)
+	}
+	t.Cleanup(func() { readlink = os.Readlink })
+	path := near + ":" + far
+	if got, err := LookPath("mine", path); err != nil || got != near+"/mine" || asked != 0 {
+		t.Errorf("got %s, %v, and %d questions of what is behind it", got, err, asked)
+	}
+	if Path(path); asked == 0 {
+		t.Fatal("an entry was not looked at")
+	}
+	once := asked
+	writable.until = time.Now().Add(time.Hour) // however slow this machine is
+	if got := Path(path); got != path || asked != once {
+		t.Errorf("got %s, asked %d times and then %d", got, once, asked)
+	}
+	if err := os.Symlink(session, far); err != nil {
+		t.Fatal(err)
+	}
+	if Writable(session); Path(path) != near {
+		t.Errorf("got %s, want what the new folder leaves", Path(path))
 	}
 }

@@ -7,7 +7,10 @@ import (
 )
 
 // ProgramError says why a program is not to be executed.
-type ProgramError struct{ Path, Reason string }
+type ProgramError struct {
+	Path, Reason string
+	Folder       string // of [Writable], where that is why
+}
 
 func (e *ProgramError) Error() string { return e.Path + " " + e.Reason }
 
@@ -24,9 +27,11 @@ func Program(path string) error {
 	known := syscall.Stat("/proc/self/exe", &self) == nil
 	switch {
 	case !ours(st) && (!known || st.Uid != self.Uid):
-		return &ProgramError{path, fmt.Sprintf("belongs to user %d, neither to you nor to root", st.Uid)}
+		return &ProgramError{Path: path, Reason: fmt.Sprintf("belongs to user %d, neither to you nor to root", st.Uid)}
 	case info.Mode()&0o002 != 0:
-		return &ProgramError{path, fmt.Sprintf("can be written to by everybody (mode %04o)", info.Mode().Perm())}
+		return &ProgramError{
+			Path: path, Reason: fmt.Sprintf("can be written to by everybody (mode %04o)", info.Mode().Perm()),
+		}
 	}
 	return nil
 }

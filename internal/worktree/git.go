@@ -71,10 +71,11 @@ func (e *Exit) Error() string { return e.How }
 const stopTime = 2 * time.Second
 
 // Directly runs git as the caller's child, which is for those who have been asked to by
-// the user. It may write whatever the user may.
+// the user. It may write whatever the user may, and so what it runs itself is nothing that
+// a session can have put into a folder of PATH ([trust.Environ]).
 func Directly(ctx context.Context, c Command, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args[1:]...)
-	cmd.Stdout, cmd.Env = out, append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+	cmd.Stdout, cmd.Env = out, append(slices.DeleteFunc(trust.Environ(os.Environ()), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains(elsewhere, name)
 	}), c.Env...)
