@@ -180,8 +180,12 @@ func (h *Hub) claim(ctx context.Context, id string) (l *loop, unclaim func(), er
 }
 
 func (h *Hub) unclaim(l *loop) {
+	deleted := l.hasEnded() && l.failure == nil
+	if deleted {
+		h.env.forest.release(l.id)
+	}
 	h.update(func(s *lifecycle) {
-		if l.hasEnded() && l.failure == nil {
+		if deleted {
 			if s.loops[l.id] == l {
 				delete(s.loops, l.id)
 			}

@@ -26,6 +26,7 @@ type tree struct {
 	waiting []*treeWaiter        // in their order
 	given   int                  // children that there were at least, as the latest says
 	wanted  map[string]int       // children that somebody looks after, by the session that does
+	kept    map[string]bool      // sessions that did so as their journals failed, and are opened again
 }
 
 // treeUse is what a run has used, its children that have ended included.
@@ -56,7 +57,9 @@ func (f *forest) use(root string, do func(t *tree)) {
 	defer f.mu.Unlock()
 	t := f.trees[root]
 	if t == nil {
-		t = &tree{uses: map[string]*treeUse{}, places: map[string]treePlace{}, wanted: map[string]int{}}
+		t = &tree{
+			uses: map[string]*treeUse{}, places: map[string]treePlace{}, wanted: map[string]int{}, kept: map[string]bool{},
+		}
 		if f.trees == nil {
 			f.trees = map[string]*tree{}
 		}
@@ -71,8 +74,34 @@ func (f *forest) use(root string, do func(t *tree)) {
 		close(t.waiting[i].ready)
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
-	if len(t.places) == 0 && len(t.waiting) == 0 && len(t.wanted) == 0 && !t.lives() {
+	if len(t.places) == 0 && len(t.waiting) == 0 && len(t.wanted) == 0 && len(t.kept) == 0 && !t.lives() {
 		delete(f.trees, root)
+	}
+}
+
+// all are the roots of the trees that are so.
+func (f *forest) all(is func(t *tree) bool) (roots []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for root, t := range f.trees {
+		if is(t) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
+}
+
+// keep keeps the trees of the children that a session looks after, until release: its journal has failed, and it
+// is to be opened again.
+func (f *forest) keep(session string) {
+	for _, root := range f.all(func(t *tree) bool { return t.wanted[session] > 0 }) {
+		f.use(root, func(t *tree) { t.kept[session] = true })
+	}
+}
+
+func (f *forest) release(session string) {
+	for _, root := range f.all(func(t *tree) bool { return t.kept[session] }) {
+		f.use(root, func(t *tree) { delete(t.kept, session) })
 	}
 }
 
@@ -139,21 +168,17 @@ func (f *forest) leave(root, run string) {
 
 // forget takes the places of children whose parent's session is deleted: nobody else does.
 func (f *forest) forget(session string) {
-	f.mu.Lock()
-	var roots []string
-	for root, t := range f.trees {
-		for _, p := range t.places {
-			if p.session == session {
-				roots = append(roots, root)
-				break
+	its := func(_ string, p treePlace) bool { return p.session == session }
+	has := func(t *tree) bool {
+		for run, p := range t.places {
+			if its(run, p) {
+				return true
 			}
 		}
+		return false
 	}
-	f.mu.Unlock()
-	for _, root := range roots {
-		f.use(root, func(t *tree) {
-			maps.DeleteFunc(t.places, func(_ string, p treePlace) bool { return p.session == session })
-		})
+	for _, root := range f.all(has) {
+		f.use(root, func(t *tree) { maps.DeleteFunc(t.places, its) })
 	}
 }
 

@@ -401,3 +401,49 @@ func TestWhatEndedBeforeAChildIsCountedAfterARestart(t *testing.T) {
 		f.stop()
 	})
 }
+
+// What a tree has used stays known while the journal of one of its sessions fails, also where its runs are over and a
+// child in the background is all that was left of it: the run that the child's end begins is held to what its tree may
+// cost (found by the simulator).
+func TestATreeIsKnownWhileAJournalFails(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk, ends := &fullDisk{}, make(chan struct{})
+		tool := func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+			<-ends
+			return model.ToolResult{OK: true, Text: "done"}
+		}
+		f := newFamily(t, disk, dir, offline.Model{}, tool, newHearing(), nil)
+		id := f.session()
+		a, err := f.start(id, agentCall(`{"prompt":"!agent {\"background\":true,\"prompt\":\"!t.x\"}"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		middle, err := query(t.Context(), f.Hub, id, func(m *machine) (string, error) { return m.s.Children[0], nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := func() (root model.Usage) {
+			f.env.forest.mu.Lock()
+			defer f.env.forest.mu.Unlock()
+			if tr := f.env.forest.trees[a.RunID]; tr != nil && tr.uses[a.RunID] != nil {
+				root = tr.uses[a.RunID].used
+			}
+			return root
+		}
+		before := used()
+		disk.full.Store(&middle)
+		close(ends)
+		synctest.Wait()
+		if after := used(); after != before || after == (model.Usage{}) {
+			t.Errorf("its root has used %+v, and %+v before the journal failed", after, before)
+		}
+		disk.full.Store(nil)
+		time.Sleep(3 * maxRepair) // it is opened again, and well
+		if after := used(); after != (model.Usage{}) {
+			t.Errorf("the tree is kept though nothing of it is left: its root has used %+v", after)
+		}
+		f.stop()
+	})
+}

@@ -463,6 +463,7 @@ func (l *loop) keepRule(kept keptRule) error {
 // broke reports what ends the loop before its time.
 func (l *loop) broke(message string, err error) *protocol.Error {
 	l.env.Fault(l.id, err)
+	l.env.forest.keep(l.id) // before those learn of it who look after its children
 	failure := &protocol.Error{Code: protocol.SessionError, Message: message, Cause: err.Error()}
 	if l.open.RunID != "" {
 		l.env.Events.Append(protocol.ErrorEvent{

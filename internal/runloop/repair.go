@@ -42,8 +42,11 @@ func (h *Hub) mend(ctx context.Context) {
 	if h.rootsMissing.Load() {
 		h.findRoots(ctx)
 	}
-	var due []string
-	h.update(func(s *lifecycle) { due = s.due(h.env.Now()) })
+	var due, well []string
+	h.update(func(s *lifecycle) { due, well = s.due(h.env.Now()) })
+	for _, id := range well {
+		h.env.forest.release(id)
+	}
 	for _, id := range due {
 		h.resumeSoon(ctx, id, true, func() {
 			h.endUnwanted(ctx, id)
@@ -52,9 +55,9 @@ func (h *Hub) mend(ctx context.Context) {
 	}
 }
 
-// due returns the failed sessions whose time has come, and forgets those that
-// have been well since.
-func (s *lifecycle) due(now time.Time) (ids []string) {
+// due returns the failed sessions whose time has come, and those that have been well
+// since, which it forgets.
+func (s *lifecycle) due(now time.Time) (ids, well []string) {
 	for id, r := range s.repairs {
 		switch {
 		case now.Before(r.at):
@@ -63,9 +66,10 @@ func (s *lifecycle) due(now time.Time) (ids []string) {
 			s.retry(id, r.disk, now)
 		case now.Sub(r.at) > maxRepair:
 			delete(s.repairs, id)
+			well = append(well, id)
 		}
 	}
-	return ids
+	return ids, well
 }
 
 // resumeSoon opens a session, so that its loop takes its run up, beside others:
@@ -104,6 +108,7 @@ func (h *Hub) resume(ctx context.Context, id string) {
 		release()
 	case gone(err):
 		h.update(func(s *lifecycle) { delete(s.repairs, id) })
+		h.env.forest.release(id)
 	case ctx.Err() == nil:
 		h.env.Fault(id, err)
 		if errors.As(err, new(syscall.Errno)) { // the disk may be well later; a damaged journal is not
