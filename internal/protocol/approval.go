@@ -153,15 +153,15 @@ type ApprovalModeAccepted struct {
 	Mode    ApprovalMode `json:"mode" enum:"ask,auto,deny"`
 }
 
-// maxReason bounds what a model reads of a denial, in bytes.
-const maxReason = 4 << 10
+// MaxReason bounds what a model reads of a denial, in bytes.
+const MaxReason = 4 << 10
 
 // maxContent bounds what fills in a form, in bytes.
 const maxContent = 64 << 10
 
 func (p ApproveParams) validate() *Error {
-	if len(p.Reason) > maxReason {
-		return badField("reason", "is %d bytes long, at most %d are allowed", len(p.Reason), maxReason)
+	if len(p.Reason) > MaxReason {
+		return badField("reason", "is %d bytes long, at most %d are allowed", len(p.Reason), MaxReason)
 	}
 	if p.Content != nil && p.Content.Kind() != '{' {
 		return badField("content", "has to be an object")

@@ -61,6 +61,9 @@ func (q *ApprovalPrompt) See(ev protocol.Event) {
 	}
 }
 
+// End says that nothing is asked any more: the run is over.
+func (q *ApprovalPrompt) End() { q.waiting, q.form = nil, nil }
+
 // Knows reports whether an approval waits here.
 func (q *ApprovalPrompt) Knows(id string) bool {
 	return slices.ContainsFunc(q.waiting, func(one protocol.Approval) bool { return one.ApprovalID == id })
@@ -177,8 +180,13 @@ func (q *ApprovalPrompt) Resume() {
 func (q *ApprovalPrompt) offerAgain() {
 	if q.form == nil {
 		q.offer(q.waiting[0])
-		return
+	} else {
+		q.offerField()
 	}
+}
+
+// offerField asks for the next field of the form.
+func (q *ApprovalPrompt) offerField() {
 	fmt.Fprint(q.c.Err, q.form.Prompt())
 	q.dangle, q.cut = true, false
 }
@@ -314,8 +322,7 @@ func (q *ApprovalPrompt) field(ctx context.Context, line string) {
 // next asks for the next field, or sends the form where there is none.
 func (q *ApprovalPrompt) next(ctx context.Context) {
 	if !q.form.Done() {
-		fmt.Fprint(q.c.Err, q.form.Prompt())
-		q.dangle = true
+		q.offerField()
 		return
 	}
 	content := q.form.Content()

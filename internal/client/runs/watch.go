@@ -211,8 +211,12 @@ func (w *Watch) applyLine(line follow.Line) *protocol.AgentEnd {
 		w.seeOther(line)
 		return nil
 	}
-	if end, ok := ev.(protocol.AgentEnd); ok && w.lacksAnswer(end) {
+	end, over := ev.(protocol.AgentEnd)
+	if over && w.lacksAnswer(end) {
 		return &end // it is told when the answer is there
+	}
+	if over {
+		w.Asks.End() // children in the background may ask on
 	}
 	w.show(ev, line.Raw)
 	w.Asks.See(ev)
@@ -222,7 +226,7 @@ func (w *Watch) applyLine(line follow.Line) *protocol.AgentEnd {
 	if message, ok := ev.(protocol.MessageEnd); ok && message.Role == "assistant" {
 		w.answered = true
 	}
-	if end, ok := ev.(protocol.AgentEnd); ok {
+	if over {
 		return &end
 	}
 	return nil

@@ -44,9 +44,6 @@ type Panel struct {
 	}
 }
 
-// maxReason is how long the reason of a denial may be, in bytes: a daemon takes no longer one.
-const maxReason = 4 << 10
-
 // Answer is what the user has chosen. The zero Answer is none.
 type Answer struct {
 	ID, Option string
@@ -161,7 +158,7 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 			return p.fill()
 		}
 		if c.Reason {
-			p.why = new(pick.NewText(maxReason))
+			p.why = new(pick.NewText(protocol.MaxReason))
 			return Answer{}
 		}
 		return p.answer(c.Option.ID, "")
